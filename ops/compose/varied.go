@@ -228,6 +228,15 @@ func twoOptions(name string) (out []option) {
 		return out
 	}
 	for k := range 2 {
+		names := []string{"%[1]s", "%[2]s"}
+		names[k] = "1"
+		out = append(out, option{text: fmt.Sprintf("in the %%[3]s of %%[1]s and %%[2]s, 1 is taken for %%[%d]s", k+1),
+			as: joinedWritten(name, names[0], names[1]),
+			of: func(g *Graph, in []*Value) *Value {
+				v := slices.Clone(in)
+				v[k] = g.shift(g.Scale(in[k], 0), 1)
+				return pairs()[own].of(g, v[0], v[1])
+			}})
 		for _, f := range operandForms {
 			text := fmt.Sprintf("in the %%[3]s of %%[1]s and %%[2]s, the %s of %%[%d]s is taken", f, k+1)
 			names := []string{"%[1]s", "%[2]s"}

@@ -179,7 +179,7 @@ func (a *scan) Mistakes() []opdef.Mistake[any] {
 		f(src, dst)
 		slices.Reverse(dst)
 	})
-	for tile := 2; tile < a.terms() && tile <= 1024; tile *= 2 {
+	for tile := 2; tile < a.terms() && tile <= 1<<14; tile *= 2 {
 		tiles := func(src, dst []float64, each func(lo, hi int)) {
 			for lo := 0; lo < len(src); lo += tile {
 				each(lo, min(lo+tile, len(src)))

@@ -34,3 +34,27 @@ func TestScanMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestLongTiles: scans that begin anew after more elements than one block of threads has.
+func TestLongTiles(t *testing.T) {
+	x := tensor.Full(tensor.Float32, []int{5000}, 1.0)
+	s := &scan{&CumulativeArgs{Self: x}, RunningSum[float64], 0}
+	for _, m := range s.Mistakes() {
+		if m.Text != "it begins anew after every 4096 elements" {
+			continue
+		}
+		p, err := m.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs, err := p.(*scan).running(RunningSum[float64], nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tensor.Data[float64](opdef.Cast(outs[0], tensor.Float64)); got[4095] != 4096 || got[4096] != 1 {
+			t.Errorf("got %v and %v", got[4095], got[4096])
+		}
+		return
+	}
+	t.Error("not found")
+}

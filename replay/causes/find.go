@@ -29,10 +29,14 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 			}
 		}
 	}
-	if slices.ContainsFunc(plain, func(k Cause) bool { return k.oneNumber }) { // a sum that grows no more
-		tried := 0
-		if found := c.causesAmong(c.declared(), all, nil, false, &tried, explains); len(found) > 0 {
-			return found[:1]
+	if slices.ContainsFunc(plain, func(k Cause) bool { return (k.oneNumber || k.zeros) && k.ofResult() }) {
+		tried := 0 // a sum that grows no more, terms that cancel
+		for _, source := range []iter.Seq[Mistake]{c.declared(), c.inOwnBits(all)} {
+			for _, k := range c.causesAmong(source, all, nil, false, &tried, explains) {
+				if k.mistake.Precision || !plain[0].zeros {
+					return []Cause{k}
+				}
+			}
 		}
 	}
 	if len(fails) == 0 {
@@ -47,7 +51,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 		return found // from which gradients of zero follow
 	}
 	if found = append(plain, found...); found == nil {
-		if k := cmp.Or(c.atSpot(&fails[0]), c.nanAtZero(&fails[0])); k != nil {
+		if k := cmp.Or(c.atSpot(&fails[0]), c.nanAtZero(&fails[0]), c.alikeAt(&fails[0])); k != nil {
 			return []Cause{*k}
 		}
 		return c.Dependence(fails)

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/optool/optool/tensor"
 )
@@ -19,7 +21,8 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		text := untouched[r.Target]
 		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				text = cmp.Or(c.notFinite(&r, got, want), unwritten(got, want), unwrittenPlace(got, want),
+				text = cmp.Or(c.notFinite(&r, got, want), unwritten(got, want), inSingle(got, want),
+					c.unwrittenPlace(got, want),
 					directed(got, want))
 				return nil
 			})
@@ -32,7 +35,7 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 			causes[i].Targets = append(causes[i].Targets, r.Target)
 		default:
 			causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty,
-				oneNumber: isOneNumber(&r)})
+				oneNumber: isOneNumber(&r), zeros: strings.HasPrefix(text, nothingWritten)})
 		}
 	}
 	if slices.ContainsFunc(causes, Cause.ofResult) {
@@ -149,6 +152,9 @@ func oneNumber(got, want *tensor.Tensor) (number float64, wrong []int, due []flo
 
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
 
+// nothingWritten is said of a value that is all zero.
+const nothingWritten = "nothing was written"
+
 // unwritten says of a value all of whose elements are the same, zero or NaN as in memory that nobody wrote, that they
 // are, if most are due to be others.
 func unwritten(got, want *tensor.Tensor) string {
@@ -169,13 +175,13 @@ func unwritten(got, want *tensor.Tensor) string {
 		others = others || !alike(y, tensor.At[float64](want, 0))
 	}
 	switch {
-	case 2*due < n:
+	case 2*due < n && (x[0] != 0 || due < 2*leastInPart):
 		return ""
 	case x[0] == 0:
 		if !slices.ContainsFunc(elements(want), func(y float64) bool { return !(y < 0) }) { // as of a maximum
-			return fmt.Sprintf("nothing was written, or nothing below zero: all %d elements are zero", n)
+			return fmt.Sprintf(nothingWritten+", or nothing below zero: all %d elements are zero", n)
 		}
-		return fmt.Sprintf("nothing was written: all %d elements are zero", n)
+		return fmt.Sprintf(nothingWritten+": all %d elements are zero", n)
 	}
 	if !others && got.DType.IsFloat() && tensor.At[float64](want, 0) != 0 { // a factor says more
 		return ""
@@ -219,7 +225,7 @@ func constant(x float64) string {
 
 // unwrittenPlace says of a value whose wrong elements lie together, and are all the same, that nothing is written
 // there. Parts of one dimension that are zero are told with their numbers: see misplaced.unwritten.
-func unwrittenPlace(got, want *tensor.Tensor) string {
+func (c *Search) unwrittenPlace(got, want *tensor.Tensor) string {
 	p := placeOf(got, want, nil)
 	if p == nil || p.parts() < 2 && p.indices != nil {
 		return ""
@@ -228,7 +234,119 @@ func unwrittenPlace(got, want *tensor.Tensor) string {
 	if len(v) < leastInPart || slices.ContainsFunc(v, func(x float64) bool { return !alike(x, v[0]) }) {
 		return ""
 	}
+	if text := c.alikeWhere(got, want); text != "" {
+		return text
+	}
+	if v[0] == 0 && mostlyZero(want) { // as those around it: nobody can tell that from a zero that is written
+		return fmt.Sprintf("it is zero %s: all %d elements are", p, len(v))
+	}
 	return fmt.Sprintf("nothing is written %s: all %d elements are %s", p, len(v), constant(v[0]))
+}
+
+// mostlyZero reports whether at least half of the elements that are due are zero.
+func mostlyZero(want *tensor.Tensor) bool {
+	zeros := 0
+	for _, y := range elements(want) {
+		zeros += btoi(y == 0)
+	}
+	return 2*zeros >= want.Numel()
+}
+
+// alikeWhere says of a value whose wrong elements are all the same that this is what it is wherever an operand is some
+// number, and that it is wrong nowhere else: what is computed of that number.
+func (c *Search) alikeWhere(got, want *tensor.Tensor) string {
+	if got.DType.IsComplex() || want.DType.IsComplex() || got.DType == tensor.Bool || got.Numel() != want.Numel() {
+		return ""
+	}
+	x, y := elements(got), elements(want)
+	var wrong []int
+	for i := range x {
+		due := y[i]
+		if got.DType.IsFloat() {
+			due = got.DType.Round(due)
+		}
+		if isOff(got.DType, x[i], due) {
+			if wrong = append(wrong, i); !alike(x[i], x[wrong[0]]) || math.IsInf(x[i], 0) {
+				return ""
+			}
+		}
+	}
+	if len(wrong) < leastInPart || x[wrong[0]] != 0 && len(wrong) < leastAlike(got.DType, x[wrong[0]]) {
+		return ""
+	}
+	for _, a := range c.readable() {
+		t, err := a.Tensor.Expand(got.Shape...)
+		if err != nil || !slices.Equal(t.Shape, got.Shape) || t.DType.IsComplex() {
+			continue
+		}
+		v := elements(t)
+		n, there := v[wrong[0]], 0
+		if slices.ContainsFunc(wrong, func(i int) bool { return v[i] != n }) {
+			continue
+		}
+		same := true
+		for i := range v {
+			if v[i] == n {
+				there, same = there+1, same && alike(x[i], x[wrong[0]])
+			}
+		}
+		if same && 2*there < len(v) {
+			text := fmt.Sprintf("where %s is %s, it is ", argName(a), shortest(n))
+			if x[wrong[0]] == 0 {
+				return text + "zero"
+			}
+			return text + shortest(x[wrong[0]])
+		}
+	}
+	return ""
+}
+
+// shortest is a number with all of its digits.
+func shortest(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 32)
+}
+
+// alikeAt is alikeWhere of a value that failed, nil if it says nothing.
+func (c *Search) alikeAt(r *Wrong) (k *Cause) {
+	got, want, ok := r.Pair()
+	if !ok || got.Numel() > largestOperand {
+		return nil
+	}
+	_ = c.Guard(func() error { // what cannot be read shows nothing
+		if text := c.alikeWhere(got, want); text != "" {
+			k = &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
+		}
+		return nil
+	})
+	return k
+}
+
+// inSingle says of a value of float64 that all of it is float32, as far from what is due as results of that are.
+func inSingle(got, want *tensor.Tensor) string {
+	if got.DType != tensor.Float64 || !want.DType.IsFloat() || got.Numel() != want.Numel() {
+		return ""
+	}
+	x, y := elements(got), elements(want)
+	off, rounded := 0, true
+	for i := range x {
+		single := tensor.Float32.Round(x[i])
+		due := tensor.Float32.Round(y[i])
+		if !alike(x[i], single) || !alike(x[i], due) && !(math.Abs(x[i]-due) <= 64*tensor.Float32.ULP(due)) {
+			return ""
+		}
+		off += btoi(y[i] != due)
+		rounded = rounded && alike(x[i], due)
+	}
+	switch {
+	case off < leastInNarrow:
+		return ""
+	case rounded:
+		return "results are rounded to float32"
+	}
+	return "it is computed in float32: all elements are numbers of that"
 }
 
 // directed says how a value is rounded each of whose elements is a neighbour of the exact one, always on the same side.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/ops/opdef"
@@ -212,4 +213,85 @@ func TestFewAlike(t *testing.T) {
 			t.Errorf("%d elements %d of %v: %q", c.n, c.x, c.dt, text)
 		}
 	}
+}
+
+// TestAlikeWhere: zeros where an operand is one number are computed, not left out; a value that is zero where most that
+// is due is zero, too, need not be unwritten.
+func TestAlikeWhere(t *testing.T) {
+	const n, width = 20, 5
+	v, due := elements(rows(3, n, width)), make([]float64, n*width)
+	got := make([]float64, n*width)
+	for i := range v {
+		if i%width == 1 && i/width > 0 && i/width < 14 {
+			v[i] = 0
+		}
+		due[i] = 1 + float64(i)
+		if got[i] = due[i]; v[i] == 0 {
+			got[i] = 0
+		}
+	}
+	x := tensor.New(tensor.Float32, []int{n, width}, v)
+	c, _ := searched(t, "torch.nn.functional.relu", x)
+	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{n, width}, v).Rounded() }
+	says := func(got, due []float64, want string) {
+		t.Helper()
+		causes, _ := c.Plain([]Wrong{{Target: "output[0]", Got: of(got), Want: of(due)}})
+		if len(causes) != 1 || causes[0].Text != want {
+			t.Errorf("says %+v, want %q", causes, want)
+		}
+	}
+	says(got, due, "where self is 0, it is zero")
+	x = rows(4, n, width)
+	c, _ = searched(t, "torch.nn.functional.relu", x)
+	for i := range due {
+		if got[i] = 0; i%width != 1 {
+			due[i] = 0
+		}
+		if got[i] = due[i]; i%width == 1 && i/width%4 == 2 {
+			got[i] = 0
+		}
+	}
+	says(got, due,
+		"it is zero at indices 2 to 18 in steps of 4 of dimension 0, index 1 of dimension 1: all 5 elements are")
+}
+
+// TestInSingle: numbers of float32 in a result of float64.
+func TestInSingle(t *testing.T) {
+	due := elements(rows(5, 10, 40))
+	for i := range due {
+		due[i] += 1e-10 * float64(i)
+	}
+	of := func(f func(x float64) float64) *tensor.Tensor {
+		return opdef.Map(tensor.Float64, tensor.New(tensor.Float64, []int{len(due)}, due), f)
+	}
+	want := of(func(x float64) float64 { return x })
+	single := tensor.Float32
+	for text, f := range map[string]func(x float64) float64{
+		"results are rounded to float32": single.Round,
+		"it is computed in float32: all elements are numbers of that": func(x float64) float64 {
+			return single.Round(x + 2*single.ULP(x))
+		},
+		"": func(x float64) float64 { return x * (1 + 1e-9) },
+	} {
+		if got := inSingle(of(f), want); got != text {
+			t.Errorf("says %q, want %q", got, text)
+		}
+	}
+}
+
+// TestReadWithSign: bytes are read as numbers with a sign, and the result as one without.
+func TestReadWithSign(t *testing.T) {
+	x := tensor.New(tensor.Uint8, []int{4}, []int64{0, 5, 128, 255})
+	c, _ := searched(t, "torch.sign", x)
+	for m := range c.unsigned() {
+		if !strings.HasPrefix(m.Text, "numbers without sign") {
+			continue
+		}
+		way, f := forward(t, m)
+		if got := elements(way.Alter("output[0]", f.Outs[0])); !slices.Equal(got, []float64{0, 1, 255, 255}) {
+			t.Error(got)
+		}
+		return
+	}
+	t.Error("not found")
 }

@@ -115,7 +115,7 @@ func (c *Search) beyondOf(got, want *tensor.Tensor, allowed func(at int) float64
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
 	}
-	isWrong := wrongIn(got, want, allowed)
+	isWrong, off := wrongIn(got, want, allowed), offIn(got, want, allowed)
 	wrong := tensor.Make[bool](got.Numel())
 	for i := range wrong {
 		wrong[i] = isWrong(i)
@@ -138,12 +138,13 @@ func (c *Search) beyondOf(got, want *tensor.Tensor, allowed func(at int) float64
 			if r == nil {
 				continue
 			}
-			within, n := tensor.Make[bool](len(v)), 0
+			within, n, elsewhere := tensor.Make[bool](len(v)), 0, false
 			for i := range v {
 				within[i] = at(i) >= r.wrong
 				n += btoi(within[i])
+				elsewhere = elsewhere || !within[i] && off(i) // by little, next to the largest error
 			}
-			if 4*n > 3*len(v) {
+			if 4*n > 3*len(v) || elsewhere {
 				continue
 			}
 			if s.below {
@@ -249,6 +250,20 @@ func (c *Search) beyond(fails []Wrong) (found []Cause) {
 	return patterns(found)
 }
 
+// offIn tells which elements of got are off by more than rounding, and than is allowed if that is known.
+func offIn(got, want *tensor.Tensor, allowed func(at int) float64) func(i int) bool {
+	x, y := elements(got), elements(want)
+	return func(i int) bool {
+		due := got.DType.Round(y[i])
+		return isOff(got.DType, x[i], due) && (allowed == nil || !(math.Abs(x[i]-due) <= allowed(i)))
+	}
+}
+
+// allAre reports whether all numbers are such.
+func allAre(v []float64, is func(x float64) bool) bool {
+	return !slices.ContainsFunc(v, func(x float64) bool { return !is(x) })
+}
+
 // factorsOfParts says of a result whose parts are too large, each by a factor of its own, how large the
 // factors are; "" of others.
 func factorsOfParts(got, want *tensor.Tensor) string {
@@ -283,7 +298,12 @@ func factorsOfParts(got, want *tensor.Tensor) string {
 		}
 		if rest <= unexplained*total && high-low > 0.1*most {
 			how := fmt.Sprintf("multiplied by a factor of its own, between %.4g and %.4g", low, high)
-			if scaled < p.n {
+			switch {
+			case scaled < p.n && high-1 <= sameFactor*most && allAre(up, func(f float64) bool {
+				return f == 0 || math.Abs(f-1) <= sameFactor*most
+			}):
+				return fmt.Sprintf("each of %d %s is zero; the others are right", scaled, p.some())
+			case scaled < p.n:
 				return fmt.Sprintf("each of %d %s is %s; the others are right", scaled, p.some(), how)
 			}
 			return fmt.Sprintf("each %sis %s", p.each(), how)

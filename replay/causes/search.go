@@ -208,6 +208,7 @@ type Cause struct {
 
 	mistake   *Mistake
 	oneNumber bool // see isOneNumber
+	zeros     bool // all of the value is zero
 }
 
 // Mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as

@@ -38,9 +38,9 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 					f.text = "the complex conjugate of %s is not taken"
 				}
 				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
-					Scales: f.scales,
-					Like:   cond(f.like != "", name+f.like),
-					Make:   c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
+					Scales: f.scales, NotFinite: strings.HasSuffix(f.text, " is taken for NaN"),
+					Like: cond(f.like != "", name+f.like),
+					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
 					return
 				}
 			}
@@ -528,6 +528,18 @@ func elementMaps(dt tensor.DType) []elementMap[float64] {
 			}
 			return x
 		}},
+		{"-Inf in %s is taken for NaN", func(x float64) float64 {
+			if math.IsInf(x, -1) {
+				return math.NaN()
+			}
+			return x
+		}},
+		{"Inf in %s is taken for NaN", func(x float64) float64 {
+			if math.IsInf(x, 1) {
+				return math.NaN()
+			}
+			return x
+		}},
 		{"infinity in %s is taken for NaN", func(x float64) float64 {
 			if math.IsInf(x, 0) {
 				return math.NaN()
@@ -780,7 +792,7 @@ func (c *Search) unsigned() iter.Seq[Mistake] {
 			return tensor.New(t.DType, t.Shape, v)
 		}
 		signed := func(t *tensor.Tensor) bool { return t.DType.IsIntegral() && !t.DType.IsUnsigned() }
-		yield(Mistake{Text: "whole numbers are taken for numbers without sign", Make: func() (Way, error) {
+		if !yield(Mistake{Text: "whole numbers are taken for numbers without sign", Make: func() (Way, error) {
 			way, err := c.replaced(func(a opdef.Arg) *tensor.Tensor {
 				if !signed(a.Tensor) {
 					return nil
@@ -794,7 +806,38 @@ func (c *Search) unsigned() iter.Seq[Mistake] {
 				return flipped(t)
 			}
 			return way, err
-		}})
+		}}) {
+			return
+		}
+		asSigned := func(t *tensor.Tensor) *tensor.Tensor {
+			v := tensor.Make[int64](t.Numel())
+			tensor.Load(t, 0, v)
+			for i, x := range v {
+				v[i] = int64(int8(x))
+			}
+			return tensor.New(tensor.Int8, t.Shape, v)
+		}
+		yield(Mistake{Text: "numbers without sign are taken for numbers with a sign, those from 128 for negative ones",
+			Make: func() (Way, error) {
+				way, err := c.replaced(func(a opdef.Arg) *tensor.Tensor {
+					if a.Tensor.DType != tensor.Uint8 {
+						return nil
+					}
+					return asSigned(a.Tensor)
+				})
+				way.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if t.DType != tensor.Int8 || !strings.HasPrefix(target, "output[") {
+						return t
+					}
+					v := tensor.Make[int64](t.Numel())
+					tensor.Load(t, 0, v)
+					for i, x := range v {
+						v[i] = int64(uint8(x))
+					}
+					return tensor.New(tensor.Uint8, t.Shape, v)
+				}
+				return way, err
+			}})
 	}
 }
 

@@ -7,6 +7,17 @@ import (
 	"github.com/optool/optool/ops/opdef"
 )
 
+// inOwnBits are the variations that round in the dtype of the result on the way.
+func (c *Search) inOwnBits(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range c.varied(fails) {
+			if m.Precision && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
 // varied are mistakes at one step of the call's formula, or of the derivation of that: another function, another
 // operand, fewer bits, other dimensions. Few elements of each are looked at before one is tried.
 func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
