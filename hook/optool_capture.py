@@ -964,6 +964,7 @@ class record:
         self.by_hand = False  # whether step() counts, not an optimizer
         self.lingering = False  # the optimizer ended the step, and what ranks do behind it is still recorded
         self.wrapped_calls = {}  # by entry of wrap: whether a function of it was called
+        self.wrapped_functions = {}  # by entry of wrap, what lay there
         self.around = {}  # functions of torch that functools.wraps has wrapped: where the wrappers are defined
         self.replaced = {}  # functions of torch that the program replaced and called: where they are defined
         self.other_threads = 0  # that called a module or an optimizer, and in which nothing is recorded
@@ -1071,9 +1072,20 @@ class record:
         never = [name for name, called in sorted(self.wrapped_calls.items()) if not called]
         if never:
             text += "; nothing called wrap=%r by this name (a function that was imported before is not seen" % ", ".join(never)
-            bare = ["wrap=%r" % name.rpartition(".")[2] for name in never if "." in name]
-            text += ": try %s)" % ", ".join(bare) if bare else ")"
+            held = ["wrap=%r" % other for name in never for other in self._held_as(name)]
+            text += ": try %s)" % ", ".join(held) if held else ")"
         return text
+
+    def _held_as(self, entry):
+        """The names by which the program's modules hold the function that an entry of wrap names: "model.attention" after
+        `from ops import attention` there."""
+        function, last, names = self.wrapped_functions.get(entry), entry.rpartition(".")[2], []
+        for name, module in sorted(sys.modules.items()):
+            with contextlib.suppress(Exception):  # modules that compute their attributes
+                own = "-packages" not in (getattr(module, "__file__", None) or "")
+                if own and function is not None and vars(module).get(last) is function:
+                    names.append(last if name == "__main__" else "%s.%s" % (name, last))
+        return [n for n in names if n != entry][:3] or ([last] if "." in entry and last != "*" else [])
 
     def _why_nothing(self):
         if self.last_step:
@@ -1775,6 +1787,7 @@ class _Recorder:
             _warn("wrap=%r: %s" % (name, e))
             return
         self.owner.wrapped_calls.setdefault(entry, False)
+        self.owner.wrapped_functions.setdefault(entry, getattr(owner, last))
         self._patch_function(name, owner, last, entry)
 
     def _patch_function(self, name, owner, last, entry):

@@ -707,6 +707,16 @@ class Recording(unittest.TestCase):
         self.assertIn("try wrap='dedent')", said.getvalue())
         self.assertNotIn("textwrap.indent", said.getvalue())
 
+    def test_modules_that_hold_a_function_are_named(self):
+        model = types.ModuleType("some_model")
+        model.dedent = textwrap.dedent
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), unittest.mock.patch.dict(sys.modules, {"some_model": model}):
+            with optool_capture.record(self.path, wrap=["textwrap.dedent"]):
+                torch.ones(3).sum()
+                model.dedent("  a")
+        self.assertIn("wrap='some_model.dedent'", said.getvalue())
+
     def test_patterns_hold_for_functions_that_no_mode_sees(self):
         x = torch.ones(3, requires_grad=True)
         with optool_capture.record(self.path, wrap=["textwrap.dedent"], ops=["torch.Tensor.sum"]):
