@@ -1,28 +1,42 @@
 #!/bin/sh
 # nightly.sh CAPTURES judges the recordings of one night and compares the results with those of the last good night.
 # It exits with 0 if nothing is wrong that is not known, with 1 if something is, with 3 if it could not judge.
-# nightly.sh --begin goes before the program that records: the reports of last night make way.
+# nightly.sh --begin goes before the program that records: the reports of last night make way, and recordings that are
+# older are not judged as those of tonight.
 set -u
 captures=$1
 optool=${OPTOOL:-optool}
 history=${HISTORY:-history}  # a directory that the nights have in common
 known=${KNOWN:-known.txt}    # known failures: keep this file with the code, and review its changes
 budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted, and fails nothing
-nights=${NIGHTS:-14}         # so many nights are kept
-disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
+nights=${NIGHTS:-14}         # so many nights are kept, and those in which a value that is still wrong was wrong first
+disk=${DISK_MIB:-2000}       # if history has more MiB, the saved failing calls of earlier nights go; results stay
 fail_on=${FAIL_ON:-worse,gone,unsupported} # what else than new faults fails a night; unsupported: new calls that optool cannot judge. stale: also for lines of the known failures that no longer fail
-stale=${STALE:-fail}         # ok: judge recordings again that are older than the last good night
+stale=${STALE:-fail}         # ok: judge recordings again that are older than the last good night, or than --begin
 
 none() { # the reports say why nothing was judged
+	set -- "$(printf %s "$1" | sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g')"
 	printf '### ❌ %s\n' "$1" >"$history/latest.md" &&
 		printf '<testsuites tests="1" errors="1"><testsuite name="the whole run" tests="1" errors="1">%s</testsuite></testsuites>\n' \
 			"<testcase classname=\"nightly.sh\" name=\"judged\"><error message=\"$1\"/></testcase>" >"$history/latest.xml"
 }
 mkdir -p "$history" && none "Nothing was judged tonight: the job ended before." || exit 3
-[ "$captures" != --begin ] || exit 0
+if [ "$captures" = --begin ]; then
+	: >"$history/begun"
+	exit
+fi
 command -v "$optool" >/dev/null || { none "Nothing was judged tonight: optool was not found."; echo "$optool: not found" >&2; exit 3; }
 
 # The recordings of last night prove nothing about tonight.
+if [ "$stale" != ok ] && [ -e "$history/begun" ]; then
+	old=$(find -L "$captures" -type f ! -newer "$history/begun" 2>/dev/null | head -n 1)
+	if [ -n "$old" ]; then
+		text="$captures has recordings from before --begin, such as $old: empty it before the program. STALE=ok judges them."
+		none "Nothing was judged tonight: $text"
+		echo "exit code 3: $text" >&2
+		exit 3
+	fi
+fi
 if [ "$stale" != ok ] && [ -e "$history/good.jsonl" ] && [ -n "$(find -L "$captures" -type f 2>/dev/null | head -n 1)" ] &&
 	[ -z "$(find -L "$captures" -type f -newer "$history/good.jsonl" 2>/dev/null | head -n 1)" ]; then
 	none "Nothing was judged tonight: no recording is newer than the last good night. Were the steps recorded? STALE=ok judges them."
@@ -70,6 +84,10 @@ judged=$?
 code=$judged
 case $code in
 0 | 1 | 3) ;;
+2) # wrong usage, such as a list of known failures that does not read: the same again says why
+	none "Nothing was judged tonight: $("$optool" report --known "$known" /dev/null 2>&1 | tail -n 1)"
+	exit $code
+	;;
 *) exit $code ;;
 esac
 
@@ -99,8 +117,12 @@ if [ $code = 0 ] && { [ ! -e "$history/good.jsonl" ] || grep -q '"not_looked_at"
 	cp "$tonight/run.jsonl" "$history/good.jsonl.new" && mv "$history/good.jsonl.new" "$history/good.jsonl" || exit 3
 fi
 
-# Make room: the oldest nights go, then the saved failing calls of all but this night.
-ls -d "$history"/night-* | grep -Fvx "$tonight" | sort -r | tail -n +"$nights" | while read -r old; do rm -rf "$old"; done
+# Make room: the oldest nights go, but for the last good one and those since which a value is wrong. Then the saved
+# failing calls of all but this night go.
+ls -d "$history"/night-* | grep -Fvx "$tonight" | sort -r | tail -n +"$nights" | while read -r old; do
+	grep -qsF "\"since_run\":\"$old/run.jsonl\"" "$tonight/changes.jsonl" ||
+		cmp -s "$old/run.jsonl" "$history/good.jsonl" || rm -rf "$old"
+done
 for old in "$history"/night-*; do
 	[ "$(du -sm "$history" | cut -f1)" -gt "$disk" ] || break
 	[ "$old" = "$tonight" ] || rm -rf "$old/op_tools_results"

@@ -47,7 +47,7 @@ func told(kind string) bool {
 type changedCall struct {
 	op           string
 	kind         int // of callChanges: the least of its values
-	since, right string
+	since, right *Night
 	old          bool // only the old run has it
 	ofNoCall     bool // it is what is said of no call
 	warned       bool // a value of it is a new warning
@@ -74,7 +74,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 		}
 		was.warned = was.warned || c.Word() == Warned
 		was.kind, was.old = min(was.kind, kind), was.old && c.New == nil && c.Call == nil
-		if c.Since != "" && (was.since == "" || c.Since < was.since) {
+		if c.Since != nil && (was.since == nil || c.Since.age > was.since.age) {
 			was.since, was.right = c.Since, c.LastRight
 		}
 	}
@@ -140,7 +140,7 @@ func ChangedOps(changes []ResultChange) (lines []Fact) {
 		if count[l]++; count[l] == 1 {
 			order = append(order, l)
 		}
-		if first[l] == nil || c.since < first[l].since {
+		if first[l] == nil || c.since != nil && (first[l].since == nil || c.since.age > first[l].since.age) {
 			first[l] = c
 		}
 	}

@@ -49,6 +49,8 @@ type Recording struct {
 	among map[string]int      // how many calls it has in the folders of its wrong calls
 	on    map[string][]string // the devices that recorded them, if the run has several
 	calls []recordedCall      // that were finished, as far as it is said
+	marks marks               // of the operators, for Timeline
+	start time.Time           // of the last recorded process, if paths say it
 	files []io.Closer
 }
 
@@ -303,15 +305,20 @@ func (rec *Recording) Count() error {
 	rec.Summary.unexplained = rec.LeftOut
 	digest := NewDigest(nil)
 	rec.in, rec.on = map[string][]string{}, map[string][]string{}
+	rec.marks = marks{}
 	devices := map[string]bool{}
 	calls, failing := map[[2]string]int{}, map[[2]string]bool{} // by operator and folder
 	for f := range rec.Findings() {
 		digest.Add(f)
 		first, fails := f.Results[0], f.fails()
-		at := [2]string{first.Op, first.Folder()}
+		place := first.place()
+		at := [2]string{first.Op, place.Folder}
+		if at := place.Time(); at.After(rec.start) {
+			rec.start = at
+		}
 		calls[at]++
 		failing[at] = failing[at] || fails
-		if in := first.Folder(); fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
+		if in := place.Folder; fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
 			rec.in[first.Op] = append(rec.in[first.Op], in)
 		}
 		for _, r := range f.Results {
@@ -322,6 +329,7 @@ func (rec *Recording) Count() error {
 				}
 			}
 			rec.Summary.Add(r)
+			rec.marks.add(r)
 			if r.Order != nil {
 				rec.LastOrder = max(rec.LastOrder, *r.Order)
 			}

@@ -22,8 +22,8 @@ type ResultChange struct {
 	// of the list that makes the value known says how wrong it is.
 	Times float64
 	// Since and LastRight are, of a failure, since when it fails and when it was right for the last time, as far as
-	// History knows; "" if it does not. Of what is gone, Since is since when, and LastSeen when it was there last.
-	Since, LastRight, LastSeen string
+	// History knows; nil if it does not. Of what is gone, Since is since when, and LastSeen when it was there last.
+	Since, LastRight, LastSeen *Night
 }
 
 // A Change is the direction of a change.
@@ -237,9 +237,11 @@ func (c *ResultChange) MarshalJSON() ([]byte, error) {
 		Since     string          `json:"since,omitempty"`
 		LastRight string          `json:"last_right,omitempty"`
 		LastSeen  string          `json:"last_seen,omitempty"`
+		SinceRun  string          `json:"since_run,omitempty"`
+		RightRun  string          `json:"last_right_run,omitempty"`
 		Reason    string          `json:"reason"`
-	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times, c.Since,
-		c.LastRight, c.LastSeen, r.Reason})
+	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times,
+		c.Since.Date(), c.LastRight.Date(), c.LastSeen.Date(), c.Since.name(), c.LastRight.name(), r.Reason})
 }
 
 // A ChangeCount counts the changes between two runs.
@@ -400,7 +402,7 @@ const shownOnly = 8
 func ChangeSheet(changes []ResultChange) Sheet {
 	return Sheet{Name: "changes", Columns: []string{"change", "op", "forward_id", "phase", "target", "folder",
 		"old_verdict", "new_verdict", "since", "last_right", "last_seen", "times_worse", "now",
-		"capture"}, Rows: func(yield func([]any) bool) {
+		"capture", "since_run"}, Rows: func(yield func([]any) bool) {
 		for i := range changes {
 			c := &changes[i]
 			r := c.Result()
@@ -410,7 +412,8 @@ func ChangeSheet(changes []ResultChange) Sheet {
 				times = c.Times
 			}
 			if !yield([]any{string(c.Change), r.Op, cell(r.ForwardID), r.Phase, r.Target, c.Folder(), string(was),
-				string(is), c.Since, c.LastRight, c.LastSeen, times, c.Now(), r.Capture}) {
+				string(is), c.Since.Date(), c.LastRight.Date(), c.LastSeen.Date(), times, c.Now(), r.Capture,
+				c.Since.name()}) {
 				return
 			}
 		}

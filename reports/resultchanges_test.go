@@ -133,7 +133,14 @@ func TestHistory(t *testing.T) {
 		return []*Result{{Capture: "torch.mm/1/2", Op: "torch.mm", Target: "output[0]", Verdict: v}}
 	}
 	night := func(day int, results []*Result) *Night {
-		return &Night{Start: time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC), Results: slices.Values(results)}
+		at := time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC) // judged in another order
+		return &Night{Name: fmt.Sprintf("n%d", day), Start: at.AddDate(0, 0, -2*day), Recorded: at,
+			Results: slices.Values(results)}
+	}
+	undated := func(day int, results []*Result) *Night {
+		n := night(day, results)
+		n.Recorded = time.Time{}
+		return n
 	}
 	now := night(9, value(verdict.Fail))
 	for _, c := range []struct {
@@ -142,13 +149,17 @@ func TestHistory(t *testing.T) {
 		want   string
 	}{
 		{"new today", []*Night{night(8, value(verdict.Pass))},
-			"judged wrong since 2026-11-09 02:00, last judged right on 2026-11-08 02:00"},
+			"wrong since n9, recorded 2026-11-09 02:00; last right in n8"},
 		{"since two nights", []*Night{night(7, value(verdict.Fail)), night(5, value(verdict.Pass)),
 			night(6, value(verdict.Skipped)), night(8, nil), night(4, value(verdict.Fail))},
-			"judged wrong since 2026-11-07 02:00, last judged right on 2026-11-05 02:00"},
+			"wrong since n7, recorded 2026-11-07 02:00; last right in n5"},
 		{"as known", []*Night{night(7, value(verdict.Known))},
-			"judged wrong since 2026-11-07 02:00, the first of these runs that judged it"},
-		{"never seen", []*Night{night(7, nil)}, "judged wrong since 2026-11-09 02:00, the first of these runs that judged it"},
+			"wrong since n7, recorded 2026-11-07 02:00; none of these runs judged it before"},
+		{"in the order given", []*Night{night(5, value(verdict.Pass)), undated(8, value(verdict.Pass)),
+			undated(7, value(verdict.Fail))}, "wrong since n7, judged 2026-10-24 02:00; last right in n8"},
+		{"right later", []*Night{night(10, value(verdict.Pass)), night(8, value(verdict.Fail))},
+			"wrong since n8, recorded 2026-11-08 02:00; none of these runs judged it before"},
+		{"never seen", []*Night{night(7, nil)}, "wrong since n9, recorded 2026-11-09 02:00; none of these runs judged it before"},
 	} {
 		changes := ResultChanges(slices.Collect(c.nights[0].Results), slices.Collect(now.Results))
 		History(changes, c.nights[0], now, c.nights[1:])
@@ -156,6 +167,28 @@ func TestHistory(t *testing.T) {
 		if got := changes[i].SinceText(); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestTimeline: what was ever wrong has a line, also if the last run is good, and a copy of a night does not count.
+func TestTimeline(t *testing.T) {
+	var nights []*Night
+	for i, verdicts := range [][2]verdict.Verdict{{verdict.Pass, verdict.Pass}, {verdict.Fail, verdict.Pass},
+		{verdict.Known, verdict.Pass}, {verdict.Skipped, ""}, {verdict.Pass, verdict.Pass}} {
+		n := &Night{Name: fmt.Sprintf("n%d", i), Start: time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC), marks: marks{}}
+		for k, v := range verdicts {
+			if v != "" {
+				n.marks.add(&Result{Capture: "a", Op: []string{"torch.mm", "torch.add"}[k], Verdict: v})
+			}
+		}
+		nights = append(nights, n)
+	}
+	first := *nights[1]
+	got := Timeline(Past(&first, nights[4], nights[:4]), nights[4], []*Result{{Op: "torch.mm", Verdict: verdict.Pass}})
+	want := []Fact{{"run by run", "5 runs, from n0, judged 2026-01-01 00:00 to n4, judged 2026-01-05 00:00: x wrong, " +
+		"k known, . right, ? not judged, - not there"}, {".xk?.", "torch.mm"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -182,7 +215,8 @@ func TestHistoryOfShiftedCalls(t *testing.T) {
 		for _, r := range results {
 			r.Capture = strings.Replace(r.Capture, "2026-01-01", fmt.Sprintf("2026-01-%02d", day), 1)
 		}
-		return &Night{Start: time.Date(2026, 1, day, 2, 0, 0, 0, time.UTC), Results: slices.Values(results)}
+		at := time.Date(2026, 1, day, 2, 0, 0, 0, time.UTC)
+		return &Night{Name: fmt.Sprintf("n%d", day), Start: at, Recorded: at, Results: slices.Values(results)}
 	}
 	old, now := night(1, false, verdict.Pass, false), night(5, true, verdict.Fail, true)
 	part := night(4, false, verdict.Pass, true)
@@ -195,10 +229,10 @@ func TestHistoryOfShiftedCalls(t *testing.T) {
 	for i := range changes {
 		got[changes[i].Change] = changes[i].SinceText()
 	}
-	if want := "judged wrong since 2026-01-05 02:00, last judged right on 2026-01-04 02:00"; got[Worse] != want {
+	if want := "wrong since n5, recorded 2026-01-05 02:00; last right in n4"; got[Worse] != want {
 		t.Errorf("got %q, want %q", got[Worse], want)
 	}
-	if want := "missing since 2026-01-03 02:00, last seen 2026-01-02 02:00"; got[Gone] != want {
+	if want := "missing since n3, recorded 2026-01-03 02:00; last seen in n2"; got[Gone] != want {
 		t.Errorf("got %q, want %q", got[Gone], want)
 	}
 	lines := OnlyFolders(before, cur, changes, "old", "new")

@@ -219,7 +219,7 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	n := len(runs) - 1
 	c = &changedRun{old: paths[0], failOn: &o.failOn, rec: runs[n], unseen: unseen(runs[n]), history: n > 1}
 	night := func(i int) *reports.Night {
-		return &reports.Night{Start: runs[i].Run.Start, Part: unseen(runs[i]) != "", Results: runs[i].Results.All()}
+		return runs[i].Night(paths[i], unseen(runs[i]) != "")
 	}
 	for _, i := range []int{0, n} {
 		a.warnOfLess(runs[i], paths[i], i == n)
@@ -246,8 +246,9 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	first.Results, last.Results = slices.Values(before), slices.Values(now) // as in changes
 	reports.History(c.changes, first, last, between)
 	var again []reports.Fact // what is right again
-	if night := latest(between); night != nil {
-		again, c.repaired = reports.RepairedSince(night, now, c.changes)
+	past := reports.Past(first, last, between)
+	if len(between) > 0 && len(past) > 0 && past[0] != first {
+		again, c.repaired = reports.RepairedSince(past[0], now, c.changes)
 	}
 	for i, rec := range runs {
 		if err := errors.Join(rec.Results.Err(), rec.Close()); err != nil {
@@ -257,28 +258,21 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
 	c.others = reports.LookedAtOther(runs[0], c.rec, c.changes, paths[0], paths[n])
 	c.others = append(c.others, reports.OnlyFolders(before, now, c.changes, paths[0], paths[n])...)
-	c.facts = []reports.Fact{{Name: "compared with " + c.old + ", judged on " + first.Date(),
+	c.facts = []reports.Fact{{Name: "compared with " + c.old + ", judged on " + first.Judged(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
 	if c.repaired > 0 {
 		c.facts[0].Text += "; " + reports.Count(c.repaired, "call") + " " + again[0].Name
 	}
 	c.facts = append(c.facts, again...)
+	if len(between) > 0 && len(past) > 0 {
+		c.facts = append(c.facts, reports.Timeline(past, last, now)...)
+	}
 	c.facts = append(c.facts, c.rec.Summary.UnreadFacts()...)
 	for _, line := range c.others {
 		c.facts = append(c.facts, reports.Fact{Name: "difference of the runs", Text: line})
 	}
 	return c, nil
-}
-
-// latest is the night that began last, the last of those that began together; nil if there is none.
-func latest(nights []*reports.Night) (last *reports.Night) {
-	for _, n := range nights {
-		if last == nil || !n.Start.Before(last.Start) {
-			last = n
-		}
-	}
-	return last
 }
 
 // printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
@@ -342,7 +336,7 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 			row = slices.Insert(row, 3, c.Folder())
 		}
 		if of.history {
-			row = slices.Insert(row, len(row)-1, c.Since, c.LastRight)
+			row = slices.Insert(row, len(row)-1, c.Since.Date(), c.LastRight.Date())
 		}
 		if err := list.Add(row...); err != nil {
 			return err

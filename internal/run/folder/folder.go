@@ -8,6 +8,7 @@ package folder
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/optool/optool/internal/lazyregexp"
 )
@@ -31,6 +32,18 @@ var (
 	// layout are the directories that op_tools makes in every run.
 	layout = lazyregexp.New(`^op_(tools_results|(capture|autocompare)_results?)$`)
 )
+
+// Time is the last date and time of day in Start; the zero time if there is none.
+func (p Place) Time() (t time.Time) {
+	for _, layout := range []string{"2006-01-02-15-04-05", "2006-01-02--15-04", "20060102T150405"} {
+		if n := len(p.Start) - len(layout); n >= 0 {
+			if at, err := time.Parse(layout, p.Start[n:]); err == nil {
+				return at
+			}
+		}
+	}
+	return t
+}
 
 // Of takes the path of a call below the PATH of its run apart, with slashes. pid and rank are the process, -1 where it
 // is not known. The rank is no part of the folder.

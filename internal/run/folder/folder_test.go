@@ -44,3 +44,13 @@ func TestOf(t *testing.T) {
 		}
 	}
 }
+
+func TestTime(t *testing.T) {
+	for start, want := range map[string]string{
+		"2026-11-292026-11-29-01-34-11": "2026-11-29 01:34:11", "2024-08-02--16-31": "2024-08-02 16:31:00",
+		"20261129T012345": "2026-11-29 01:23:45", "2026-11-29": "0001-01-01 00:00:00", "": "0001-01-01 00:00:00"} {
+		if got := (Place{Start: start}).Time().Format("2006-01-02 15:04:05"); got != want {
+			t.Errorf("%q: got %s, want %s", start, got, want)
+		}
+	}
+}
