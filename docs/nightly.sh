@@ -85,7 +85,7 @@ code=$judged
 case $code in
 0 | 1 | 3) ;;
 2) # wrong usage, such as a list of known failures that does not read: the same again says why
-	none "Nothing was judged tonight: $("$optool" report --known "$known" /dev/null 2>&1 | tail -n 1)"
+	none "Nothing was judged tonight: $("$optool" replay --budget "$budget" --known "$known" "$captures" 2>&1 | sed -n '/^optool: /{p;q;}')"
 	exit $code
 	;;
 *) exit $code ;;

@@ -61,7 +61,7 @@ func TestNightly(t *testing.T) {
 			"grep -q softmax history/good.jsonl", 0, "known (known.txt)"},
 		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt; ` + recorded,
 			"test -d " + newest + "/op_tools_results", 1, "times worse"},
-		{"calls are gone", "rm -r run/autocompare; " + recorded, "ls history | grep -c night- | grep -qx 2", 1, "gone"},
+		{"calls are gone", "rm -r run/autocompare; " + recorded, "ls history | grep -c night- | grep -qx [23]", 1, "gone"},
 		{"the list of calls is cut", "rm -r run/* && cp -R " + hooked + " run && f=$(find run -name calls.jsonl) && " +
 			"chmod -R u+w run && head -c 9000 $f >cut && mv cut $f", "test $(grep -c '<error' " + newest +
 			"/junit.xml) = 1", 3, "the recording ends inside a line: calls after id"},
@@ -115,7 +115,7 @@ func TestNightly(t *testing.T) {
 		}
 	}
 	// A list of known failures that does not read: the reports say why.
-	if out, code := sh("echo 'torch.softmax until=never' >bad.txt; KNOWN=bad.txt STALE=ok sh $SCRIPT run; code=$?; " +
+	if out, code := sh("echo x >bad.txt; KNOWN=bad.txt STALE=ok sh $SCRIPT run; code=$?; " +
 		"grep -q 'Nothing was judged tonight: optool: --known: .*bad.txt' history/latest.md && " +
 		"grep -q 'errors=\"1\".*--known: .*bad.txt' history/latest.xml && exit $code"); code != 2 {
 		t.Errorf("a list that does not read: %d %s", code, out)
