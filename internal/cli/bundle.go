@@ -145,6 +145,10 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	if summary.Compared() == 0 && !summary.Differs() {
 		return 0, o.unjudged(e, call.Op, found.Results)
 	}
+	known := func(r *reports.Result) bool { return r.RecordedOn != "" }
+	if i := slices.IndexFunc(found.Results, known); i >= 0 && o.none() {
+		report.Versions = append(report.Versions, "recorded on "+reports.OneLine(found.Results[i].RecordedOn))
+	}
 	report.Again, report.Outcome = o.repro(report.Operators), outcome
 	if o.out == "" {
 		o.out = freeName("bug", ".zip")
