@@ -66,3 +66,16 @@ func TestCallByCall(t *testing.T) {
 		t.Errorf("no %q in %q", want, text)
 	}
 }
+
+// TestStepsOfRanks: steps that all ranks of a program make are counted once.
+func TestStepsOfRanks(t *testing.T) {
+	tr := trace(t, "clean")
+	tr.Processes = append(tr.Processes, tr.Processes[0])
+	var b strings.Builder
+	if err := Screen(&b, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), " of 2 processes, 2 steps each") {
+		t.Errorf("the steps are counted otherwise: %.200s", b.String())
+	}
+}

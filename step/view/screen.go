@@ -100,14 +100,19 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 			b.WriteString(text + "\n\n")
 		}
 	}
-	calls, steps, losses := 0, 0, 0
+	calls, steps, losses, alike := 0, 0, 0, len(t.Processes) > 1
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
 		n, of := p.CountSteps()
+		first, _ := t.Processes[0].CountSteps()
+		alike = alike && n == first && n > 0
 		steps += n
 		losses += of
 	}
 	counted := reports.Count(steps, "step")
+	if alike { // the ranks of one program make the same step
+		counted = reports.Count(steps/len(t.Processes), "step") + " each"
+	}
 	if losses != steps {
 		counted += fmt.Sprintf(" with %d losses", losses)
 	}
@@ -823,7 +828,7 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 			reports.Count(n, "call"), s.Averaged[0])
 	}
 	if !math.IsNaN(s.Exact) {
-		if off, rest := s.Given()-s.Exact, s.Given()-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
+		if off, rest := s.Given()-s.Exact, s.Given()-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/3 &&
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) || len(doubtful(s)) > 0 {
 			why := "an error is large, or a choice or comparison in the program came out otherwise"
 			if slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.Changed }) {
