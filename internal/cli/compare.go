@@ -25,7 +25,8 @@ func newCompareCmd(a *app) *cobra.Command {
 		Use:   "compare A [B]",
 		Short: "Compare two recordings, runs or files",
 		Long: `compare compares two captures, two trees of captures or two files of values, value by
-value. With A only, it compares the device and CPU results that op_tools saved in A.
+value. With A only, it compares the device and CPU results that op_tools saved in A. That
+shows where the two sides differ; replay judges which of these differences are faults.
 A (or the device) is checked; B (or the CPU) is the reference. After a repair, judge both
 recordings by replay --json and compare the results (--results): what is repaired, what
 is still wrong, what is new.
@@ -269,6 +270,11 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	}
 	if err := r.ended(err); err != nil {
 		return err
+	}
+	if !held.two {
+		r.out.digest.Next = "which side is wrong. compare only shows that the sides differ: rounding and gradients of another " +
+			"operator differ, too. Where replay passes a value, trust replay:\n  " +
+			strings.Join(r.o.command("replay", quotePath(r.paths[0])), " ")
 	}
 	if held.two {
 		if text := faulty.String(); text != "" {

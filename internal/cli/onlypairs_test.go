@@ -43,6 +43,9 @@ func TestStepOfPairs(t *testing.T) {
 	if !strings.Contains(repaired, want) {
 		t.Errorf("no %q in %s", want, repaired)
 	}
+	if got := run(t, 1, "compare", savedPairs); !strings.Contains(got, "Where replay passes a value, trust replay:\n") {
+		t.Errorf("compare of one tree does not lead to replay: %s", got)
+	}
 	page := filepath.Join(t.TempDir(), "r.md")
 	for text, args := range map[string][]string{
 		"compare": {"compare", savedPairs, other},
@@ -69,5 +72,20 @@ func TestReplaySides(t *testing.T) {
 	}
 	if strings.Contains(got, "torch:npu:0") {
 		t.Errorf("to compute permute anew tells nothing of its operand: %s", got)
+	}
+}
+
+// TestBundleRecordedOn: README of a bundle names the device of the recording.
+func TestBundleRecordedOn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "b.zip")
+	run(t, 1, "bundle", "--op", "torch.softmax", "-o", file, savedPairs)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range unzipped(t, "b.zip", b) {
+		if filepath.Base(path) == "README.md" && !strings.Contains(string(text), "- recorded on npu:0\n") {
+			t.Errorf("README.md does not name the device: %s", text)
+		}
 	}
 }
