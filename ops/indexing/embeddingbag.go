@@ -91,6 +91,20 @@ func (b *bagged) Mistakes() (out []opdef.Mistake[any]) {
 	for _, bag := range b.bag {
 		size[bag]++
 	}
+	if b.mode == "mean" && b.args.PaddingIdx != nil {
+		if starts, err := b.args.starts(); err == nil {
+			text := "indices that equal padding_idx count in the number by which is divided"
+			out = append(out, opdef.Mistake[any]{Text: text,
+				Plan: func() (any, error) {
+					m := *b
+					m.scale = slices.Clone(b.scale)
+					for k, bag := range b.bag {
+						m.scale[k] = 1 / float64(starts[bag+1]-starts[bag])
+					}
+					return &m, nil
+				}})
+		}
+	}
 	for _, end := range []struct {
 		text string
 		is   func(k int) bool
