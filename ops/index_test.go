@@ -488,3 +488,12 @@ func TestNonzeroStatic(t *testing.T) {
 		}
 	}
 }
+
+// TestManyCombinations: combinations of few elements that are too many to be held are refused, not made.
+func TestManyCombinations(t *testing.T) {
+	x := tensor.Full(tensor.Float64, []int{60}, 1.0)
+	_, _, err := invoke(t, "torch.combinations", []value.Value{x, int64(30)})
+	if err == nil || !strings.Contains(err.Error(), "more than can be held") {
+		t.Errorf("got %v", err)
+	}
+}

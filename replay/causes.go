@@ -418,7 +418,8 @@ func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
 		return nil
 	}
 	r := &o.Results[i]
-	if within(*r, f) || f.Verdict == verdict.Fail &&
+	wrong := f.Verdict == verdict.Fail
+	if within(*r, f) && !(wrong && m.Rival && r.Verdict == verdict.Warn) || wrong &&
 		(m.Rounds && mostly(*r, f, m.Few()) || asAWhole(*r, f) || butForZeros(*r, f)) {
 		return r
 	}

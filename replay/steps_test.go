@@ -113,6 +113,7 @@ func TestCausesOfSteps(t *testing.T) {
 		wrong[i] = complex128(complex64(complex(real(y), real(pair[i])*imag(other[i])-imag(pair[i])*real(other[i]))))
 	}
 	whole := func(w []complex128) *tensor.Tensor { return tensor.New(tensor.Complex64, []int{40}, w).Rounded() }
+	gated := random(b16, 12, 50)
 	tests := []struct {
 		want      string
 		op        string
@@ -123,6 +124,11 @@ func TestCausesOfSteps(t *testing.T) {
 		{"the sum of the incoming gradient is kept in bfloat16, rounded after each term", "torch.nn.functional.linear",
 			[]value.Value{x, weight, bias}, linear, []value.Value{nil, nil, stored(b16, []int{9}, sums...)},
 			[]value.Value{up}},
+		// gelu in steps of 16 bits is near to it.
+		{"the factor in the sigmoid is 1.702, not 1", "torch.nn.functional.silu", []value.Value{gated},
+			each(b16, []int{12, 50}, func(i int) float64 {
+				return of(gated)[i] / (1 + math.Exp(-1.702*of(gated)[i]))
+			}), nil, nil},
 		{"above the diagonal it holds what A has there", "torch.linalg.cholesky", []value.Value{spd},
 			each(tensor.Float64, []int{6, 6}, func(i int) float64 {
 				if i%6 > i/6 {

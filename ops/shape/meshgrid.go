@@ -143,6 +143,9 @@ func (a *combinationsArgs) plan() (*combinations, error) {
 	return &combinations{a, indices}, err
 }
 
+// mostCombined is how many elements combinations may have: a few operands have very many.
+const mostCombined = 1 << 28
+
 func (a *combinationsArgs) indices() ([]int64, error) {
 	if a.Self.Dim() != 1 {
 		return nil, opdef.Refuse("self", "want a vector, got %s", a.Self.Meta())
@@ -160,6 +163,9 @@ func (a *combinationsArgs) indices() ([]int64, error) {
 	}
 	if a.R == 0 || count == 0 {
 		return nil, nil
+	}
+	if count < 0 || count > mostCombined/a.R {
+		return nil, opdef.Unsupported("r", "the combinations of %d of %d are more than can be held", a.R, n)
 	}
 	out := tensor.Make[int64](tensor.Numel([]int{count, a.R}))
 	row := out[:a.R]

@@ -295,7 +295,7 @@ func (c *Search) otherOperators(names []string) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		try := func(name string, alter Alteration) bool {
 			return yield(Mistake{Text: computedAs + name[strings.LastIndexByte(name, '.')+1:], Rounds: true,
-				Make: func() (Way, error) {
+				Rival: true, Make: func() (Way, error) {
 					call, err := c.callOf(name)
 					if err == nil && call.Random() != "" {
 						err = errNoValue

@@ -158,6 +158,9 @@ type Mistake struct {
 	// Precision: see opdef.Mistake.
 	Precision bool
 	Known     bool // kernels are known to make it: see knownBits
+	// Rival: it is another operator, which gives the values themselves, not values that rounding its steps to 16 bits
+	// may explain.
+	Rival bool
 	// NotFinite: it says that numbers overflow on the way, or are NaN.
 	NotFinite bool
 	// Number is the value of an argument, or of something else that is a number.
