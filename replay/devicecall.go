@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"math"
+
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -130,13 +132,22 @@ type Witness struct {
 func newWitness(device, recorded, atol float64) *Witness {
 	w := &Witness{Device: device, Recorded: recorded, Verdict: "same"}
 	slack := witnessTolerance * atol
+	device, recorded = orInf(device), orInf(recorded)
 	switch {
-	case !(device <= witnessFactor*recorded+slack):
+	case device > witnessFactor*recorded+slack:
 		w.Verdict = "worse"
 	case recorded > witnessFactor*device+slack:
 		w.Verdict = "better"
 	}
 	return w
+}
+
+// orInf is an error; that of values that are NaN where numbers are due is the largest.
+func orInf(rmse float64) float64 {
+	if math.IsNaN(rmse) {
+		return math.Inf(1)
+	}
+	return rmse
 }
 
 // witnessFactor is how many times one error must exceed the other, and tolerance

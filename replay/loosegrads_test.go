@@ -239,13 +239,15 @@ func TestGradientWitness(t *testing.T) {
 	x := of(1, 2, 3)
 	x.RequiresGrad = true
 	right, wrong := of(2, 4, 6), of(2, 4, 5)
+	none, inf := of(2, 4, math.NaN()), of(2, 4, math.Inf(1))
 	rec := func(vs ...value.Value) *capture.Record {
 		return &capture.Record{Name: op, Args: vs, Kwargs: &value.Dict{}, Identifier: op + "/0"}
 	}
 	for _, tc := range []struct {
 		device, recorded *tensor.Tensor
 		want             string
-	}{{right, wrong, "better"}, {right, right, "same"}, {wrong, right, "worse"}} {
+	}{{right, wrong, "better"}, {right, right, "same"}, {wrong, right, "worse"}, {right, none, "better"},
+		{none, right, "worse"}, {none, none, "same"}, {right, inf, "better"}, {inf, none, "same"}} {
 		call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
 			capture.Input: rec(x), capture.Output: rec(of(1, 4, 9)),
 			capture.GradOutputs: rec(of(1, 1, 1)), capture.GradInputs: rec(tc.recorded),
