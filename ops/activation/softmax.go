@@ -142,6 +142,13 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 		},
 		Cases: func(g opdef.Gen) []*A {
 			f32, f64 := tensor.Float32, tensor.Float64
+			tails := func(dt tensor.DType, n int) *A {
+				t := g.Tails(dt, 3, n)
+				if v.sign < 0 {
+					negate(tensor.Data[float64](t))
+				}
+				return args(t, 1, nil)
+			}
 			return []*A{
 				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil),
 				args(g.Normal(f32, 5), 0, nil), args(g.Normal(tensor.BFloat16, 3, 5), -1, &f32),
@@ -150,6 +157,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 				args(g.Uniform(f32, -200, 200, 2, 6), 1, nil),
 				args(g.Normal(f32, 2, 33), 1, nil), args(g.Rows(tensor.BFloat16, 3, 133), 1, nil), // see opdef.Tiles
 				args(g.Rows(f32, 3, 133), 1, nil), args(g.Rows(f32, 3, 1030), 1, nil),
+				tails(f32, 133), tails(tensor.BFloat16, 133), tails(f32, 1030),
 			}
 		},
 	}.Entry()

@@ -34,14 +34,19 @@ var attentionOps = []*opdef.Entry{
 			f64[4, 5], f64[3, 5], f64[3, 2], attn_mask=bool[4, 3]{= 1 0 1 1 1 1 0 0 1 1 0 0}
 			f64[1, 4, 3, 5], f64[1, 2, 3, 5], f64[1, 2, 3, 5], enable_gqa=True
 			f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], is_causal=True
-			bf16[1, 2, 3, 4], bf16[1, 2, 3, 4], bf16[1, 2, 3, 4]`),
+			bf16[1, 2, 3, 4], bf16[1, 2, 3, 4], bf16[1, 2, 3, 4]
+			for T in f32 bf16: T[1, 3, 8], T[1, 133, 8], T[1, 133, 8], attn_mask=T[3, 133]{tails fixed}
+			f32[1, 3, 8], f32[1, 1030, 8], f32[1, 1030, 8], attn_mask=f32[3, 1030]{tails fixed}`),
 	}, compose.Fused, scaledDotProductAttention),
 	multiheadOp,
 	compose.Declare(compose.Op[safeSoftmaxArgs]{
 		Schema: "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", Names: "_safe_softmax",
 		Doc: opdef.Doc{Summary: "Softmax that is 0 where all elements are -inf", Formula: "exp(self) / sum(exp(self))",
 			Source: "ATen/native/transformers/attention.cpp"},
-		Cases: opdef.Calls[safeSoftmaxArgs](`f64[3, 4], -1; f32[2, 5], 0; bf16[2, 3], 1`),
+		Cases: opdef.Calls[safeSoftmaxArgs](`
+			f64[3, 4], -1; f32[2, 5], 0; bf16[2, 3], 1
+			for T in f32 bf16: T[3, 133]{tails}, 1
+			f32[3, 1030]{tails}, 1`),
 	}, compose.Fused, safeSoftmax),
 }
 

@@ -108,6 +108,28 @@ func (g Gen) Rows(dt tensor.DType, shape ...int) *tensor.Tensor {
 	return t
 }
 
+// Tails returns rows (last dimension) of normal values for functions that subtract the maximum of a row, in turn: the last
+// element is so much larger that exponentials overflow if it is left out of the maximum; what is left over after the whole
+// blocks of 64 is -inf, as a mask leaves it; only what is left over is not.
+func (g Gen) Tails(dt tensor.DType, shape ...int) *tensor.Tensor {
+	v := make([]float64, tensor.Numel(shape))
+	n := shape[len(shape)-1]
+	whole := (n - 1) / 64 * 64
+	for i := range v {
+		row, at := i/n, i%n
+		v[i] = g.R.NormFloat64()
+		switch {
+		case row%3 == 0 && at == n-1:
+			v[i] = 800 // exp(710) is the largest of float64
+		case row%3 == 1 && at >= whole, row%3 == 2 && at < whole:
+			v[i] = math.Inf(-1)
+		}
+	}
+	t := tensor.New(dt, shape, v).Rounded()
+	t.RequiresGrad = dt.IsFloat()
+	return t
+}
+
 // Apart returns standard normal values kept at least 0.2 away from the points:
 // for functions with a kink or a pole there.
 func (g Gen) Apart(dt tensor.DType, points []float64, shape ...int) *tensor.Tensor {

@@ -192,7 +192,11 @@ var reduceOps = []*opdef.Entry{
 				}
 				t := opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
 					for i, x := range s[0] {
-						dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
+						if s[2][i] != 0 || !math.IsInf(x, -1) { // whose exponential is exact
+							dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
+						} else {
+							dst[i] = 0
+						}
 					}
 				}, a.Self, lse, gr["self"][0])
 				return elements.GradOf("self", t), nil
@@ -221,7 +225,8 @@ var reduceOps = []*opdef.Entry{
 			f64[3, 4], [1]; f64[2, 3, 2], [0, -1], keepdim=True; f32[5], [0]; bf16[2, 3], [0]; f64[], [0]
 			f32[3, 0], [1]; f32[2, 2]{full -Inf}, [0]; i64[4]{-3..3}, [0]; c128[3, 4], [1]
 			c64[5], [0], keepdim=True
-			f32[3, 133]{rows}, [1]; bf16[3, 133]{rows}, [1]; f32[3, 1030]{rows}, [1]`),
+			f32[3, 133]{rows}, [1]; bf16[3, 133]{rows}, [1]; f32[3, 1030]{rows}, [1]
+			f32[3, 133]{tails}, [1]; bf16[3, 133]{tails}, [1]; f32[3, 1030]{tails}, [1]`),
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "trace(Tensor self) -> Tensor",

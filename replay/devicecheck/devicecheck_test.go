@@ -247,6 +247,9 @@ func blockwise(n int, keep func(from, size int) (added, scaled bool)) func([]flo
 				continue
 			}
 			m := max(largest, slices.Max(block))
+			if math.IsInf(m, -1) { // all are masked
+				continue
+			}
 			if scaled && from > 0 {
 				sum *= math.Exp(largest - m)
 			}
@@ -260,6 +263,42 @@ func blockwise(n int, keep func(from, size int) (added, scaled bool)) func([]flo
 			out[i] = math.Exp(v-largest) / sum
 		}
 		return out
+	}
+}
+
+// withMaximumOf is a softmax in float32 that subtracts the largest of the first elements of a row of this size.
+func withMaximumOf(first func(size int) int) func(x []float64) []float64 {
+	return func(x []float64) []float64 {
+		largest := float32(math.Inf(-1))
+		for _, v := range x[:first(len(x))] {
+			largest = max(largest, float32(v))
+		}
+		sum, out := float32(0), make([]float64, len(x))
+		for i, v := range x {
+			out[i] = float64(float32(math.Exp(float64(float32(v) - largest))))
+			sum += float32(out[i])
+		}
+		for i := range out {
+			out[i] = float64(float32(out[i]) / sum)
+		}
+		return out
+	}
+}
+
+// TestTails: a softmax is found whose maximum leaves out what is left over after the last whole block.
+func TestTails(t *testing.T) {
+	e := ops.Default().Lookup("torch.nn.functional.softmax")[0]
+	for block, want := range map[int]bool{1: false, 4: true, 32: true, 64: true, 128: true, 1024: true} {
+		suite := devicecheck.Suite(blocked{withMaximumOf(func(size int) int {
+			if size < block {
+				return size
+			}
+			return size / block * block
+		})}, ops.Default())
+		suite.Only = []string{"cases", "reference"}
+		if out := suite.Judge(e); len(out.Findings) > 0 != want {
+			t.Errorf("blocks of %d: found %v", block, out.Findings)
+		}
 	}
 }
 
