@@ -283,6 +283,21 @@ func (c *Call) with(args any) *Call {
 	return &d
 }
 
+// Without is the call without an argument, as if it were not given; nil if it has to be, if it is none, or if the call
+// was bound.
+func (c *Call) Without(name string) *Call {
+	for i, p := range c.Entry.Schema.Params {
+		if p.Name != name || p.Required || c.bound != nil || c.Entry.setters[i].field == nil {
+			continue
+		}
+		to := reflect.New(c.Entry.op.argsType())
+		to.Elem().Set(reflect.ValueOf(c.args).Elem())
+		to.Elem().FieldByIndex(c.Entry.setters[i].field).Set(c.Entry.setters[i].def)
+		return c.with(to.Interface())
+	}
+	return nil
+}
+
 // magnitudes is the call on the magnitudes of all its tensors and scalars.
 func (c *Call) magnitudes() *Call {
 	d := c.Map(func(a Arg) *tensor.Tensor { return Abs(a.Tensor) }).MapScalars(Scalar.Abs)

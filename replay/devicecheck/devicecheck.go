@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opcheck"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
@@ -159,6 +161,10 @@ func (r *Runner) runNamed(c *replay.DeviceCall) *replay.DeviceRun {
 		named := *c
 		named.Call = c.Call.As(name)
 		run := r.Device.Run(&named)
+		if fewer := r.without(run, &named); fewer != nil {
+			named = *fewer
+			run = r.Device.Run(fewer)
+		}
 		if !run.Forward.Absent {
 			r.excuse(run, &named)
 			return run
@@ -193,6 +199,39 @@ func (r *Runner) excuse(run *replay.DeviceRun, c *replay.DeviceCall) {
 				Reason: "torch itself refuses it on the CPU: " + p.Reason}
 		}
 	}
+}
+
+// without is a call without the argument that a function refuses, nil if it refuses none, or if PyTorch's own function of
+// that name takes it. The results are the same without it.
+func (r *Runner) without(run *replay.DeviceRun, c *replay.DeviceCall) *replay.DeviceCall {
+	name := unexpected(run.Forward)
+	if name == "" || r.Plain == nil || unexpected(r.Plain.Run(c).Forward) != name {
+		return nil
+	}
+	fewer := *c
+	if fewer.Call = c.Call.Without(name); fewer.Call == nil {
+		return nil
+	}
+	f, err := fewer.Call.Forward()
+	if err != nil || len(f.Outs) != len(c.Forward.Outs) {
+		return nil
+	}
+	for i, t := range f.Outs {
+		if of := c.Forward.Outs[i]; !slices.Equal(t.Shape, of.Shape) || t.DType != of.DType || compare.RMSE(t, of) != 0 {
+			return nil
+		}
+	}
+	return &fewer
+}
+
+var unexpectedArgument = lazyregexp.New(`^TypeError: .* got an unexpected keyword argument '(\w+)'`)
+
+// unexpected is the name of the argument that a function refuses, "" if that is not why a pass did not run.
+func unexpected(s replay.DeviceStatus) string {
+	if m := unexpectedArgument().FindStringSubmatch(s.Reason); m != nil && s.Verdict != "" {
+		return m[1]
+	}
+	return ""
 }
 
 func (r *Runner) lacksName(name string) bool {

@@ -162,6 +162,45 @@ func TestPlainRefuses(t *testing.T) {
 	}
 }
 
+// A picky device refuses calls that have this keyword, as functions of Python do.
+type picky struct{ keyword string }
+
+func (d picky) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	var keywords []string
+	run := recorder{&keywords}.Run(c)
+	if slices.Contains(keywords, d.keyword) {
+		return &replay.DeviceRun{Functions: []string{"f"}, Forward: replay.DeviceStatus{Verdict: verdict.Error,
+			Reason: "TypeError: f() got an unexpected keyword argument '" + d.keyword + "'"}}
+	}
+	return run
+}
+
+// TestWithout: an argument that a mapped function lacks is left out if PyTorch's own function of that name lacks it, too,
+// and changes nothing. If PyTorch's has it, that is a finding.
+func TestWithout(t *testing.T) {
+	layerNorm, exp := ops.Default().Lookup("torch.layer_norm")[0], ops.Default().Lookup("torch.softmax")[0]
+	for name, c := range map[string]struct {
+		keyword string
+		plain   replay.Device
+		of      *opdef.Entry
+		found   bool
+	}{
+		"both lack it":               {"cudnn_enable", picky{"cudnn_enable"}, layerNorm, false},
+		"PyTorch's has it":           {"cudnn_enable", exact{}, layerNorm, true},
+		"it changes the result":      {"dtype", picky{"dtype"}, exp, true},
+		"an argument of no case":     {"approximate", picky{"approximate"}, layerNorm, false},
+		"another device of no torch": {"cudnn_enable", nil, layerNorm, true},
+	} {
+		suite := devicecheck.Suite(picky{c.keyword}, ops.Default())
+		suite.Forms = true
+		suite.Runner.(*devicecheck.Runner).Plain = c.plain
+		o := suite.Judge(c.of)
+		if got := len(o.Findings) > 0; got != c.found || !c.found && o.Judged != o.Cases {
+			t.Errorf("%s: %d of %d cases judged, findings %v", name, o.Judged, o.Cases, o.Findings)
+		}
+	}
+}
+
 // TestViewOfGaps: a layout that the reference refuses, as torch does, is no finding.
 func TestViewOfGaps(t *testing.T) {
 	for _, e := range ops.Default().Lookup("torch.Tensor.view") {
