@@ -47,6 +47,8 @@ type checkedOperator struct {
 	Longest   int             `json:"longest_row"` // the largest last dimension of an argument that was judged
 	Findings  []*checkFinding `json:"findings"`
 	Absent    []*checkAbsence `json:"absent"`
+
+	place string // the file and line that declare it
 }
 
 type checkFinding struct {
@@ -109,6 +111,7 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		bar.add(len(op.Findings) > 0, 0)
 	}
 	bar.end()
+	refused := r.misdeclared()
 	r.end(d, functions, o.filter.Ops == nil && o.filter.NotOps == nil && o.only < 0)
 	o.explain(ctx, a, d, r)
 	if o.json {
@@ -124,6 +127,8 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		return failed(err)
 	case r.Findings > 0:
 		return exitWith(ExitDiffers)
+	case refused != nil && o.only < 0:
+		return usageError("nothing was judged of %s, which %s declares: the table says why", refused.Op, refused.place)
 	case r.Judged == 0 && o.only >= 0:
 		return &exitError{ExitFailed, fmt.Errorf("nothing was judged: there is no case %d, or the device does not take it",
 			o.only)}
@@ -131,6 +136,16 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		return &exitError{ExitFailed, errors.New("nothing was judged: the table says why")}
 	case r.Judged == 0:
 		return &exitError{ExitFailed, errors.New("nothing was judged: the device lacks what these operators take")}
+	}
+	return nil
+}
+
+// misdeclared is the first operator of a file of --ops whose own line computes none of its cases; nil if there is none.
+func (r *checkReport) misdeclared() *checkedOperator {
+	for _, op := range r.Operators {
+		if op.place != "" && op.Judged == 0 && op.refusedByReference() {
+			return op
+		}
 	}
 	return nil
 }
@@ -164,7 +179,7 @@ func (d *target) calledOf(called int) string {
 
 func (o *deviceOptions) checkedOperator(e *opdef.Entry, out *opcheck.Outcome) *checkedOperator {
 	op := &checkedOperator{Op: e.Names[0], Functions: []string{}, Cases: out.Cases, Judged: out.Judged,
-		Unrun: out.Unrun, Longest: out.LongestRow(), Findings: []*checkFinding{}, Absent: []*checkAbsence{}}
+		Unrun: out.Unrun, Longest: out.LongestRow(), Findings: []*checkFinding{}, Absent: []*checkAbsence{}, place: e.Place}
 	for _, f := range out.Findings {
 		found := &checkFinding{Check: f.Check, Case: f.Case, Detail: f.Detail, Functions: f.Functions, op: op.Op,
 			made: f.Call}
