@@ -155,10 +155,15 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 	for _, s := range r.Was {
 		fmt.Fprintf(&b, "  recorded  %s\n", s)
 	}
-	for _, s := range r.Is {
-		fmt.Fprintf(&b, "  smallest  %s\n", s)
+	now := "smallest"
+	if o.none() {
+		now = "cut to"
 	}
-	if o.none() && slices.Equal(r.Was, r.Is) && r.Done {
+	for _, s := range r.Is {
+		fmt.Fprintf(&b, "  %-8s  %s\n", now, s)
+	}
+	cut := !slices.Equal(r.Was, r.Is)
+	if o.none() && !cut && r.Done {
 		b.WriteString(st.Wrap("nothing can be cut: without a device, a smaller call is compared with a part of the recorded "+
 			"value that is wrong, and each cut changes all of it: it may be a sum over the batch, as the gradient of a "+
 			"weight is. With --device, the device runs smaller calls", 2) + "\n")
@@ -166,10 +171,18 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 	line := func(label, text string) {
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", text, 2))
 	}
-	line("it fails:", reports.OneLine(r.Failure))
+	fails := "it fails:"
+	if o.none() {
+		fails = "the recorded value:"
+	}
+	line(fails, reports.OneLine(r.Failure))
 	if r.Cause != nil {
 		cause := results.OfCause(e, *r.Cause)
 		line(cause.Label()+":", reports.OneLine(cause.String()))
+	}
+	if o.none() && cut {
+		fmt.Fprintf(&b, "%s\n", st.Wrap("nothing was run: these are the recorded values, cut. A device may compute the smaller "+
+			"call otherwise; --device runs it", 2))
 	}
 	if r.Verdict == verdict.Timeout {
 		fmt.Fprintf(&b, "%s\n", st.Wrap(fmt.Sprintf("each call had %v, a sixth of --timeout: a longer one tells a slow call "+

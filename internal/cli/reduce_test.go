@@ -23,7 +23,7 @@ func TestReduceSum(t *testing.T) {
 	record("input", floats(0, 5))
 	record("output", tensor.New(tensor.Float32, nil, []float64{1000}).Rounded())
 	text := run(t, cli.ExitDiffers, "reduce", "-o", "small", "call")
-	for _, want := range []string{"  recorded  self float32[5]\n  smallest  self float32[5]\nnothing can be cut: ", "--device",
+	for _, want := range []string{"  recorded  self float32[5]\n  cut to    self float32[5]\nnothing can be cut: ", "--device", "the recorded value: got 1000 want ",
 		" replay --tables " + dir + "/small\n", " bundle " + dir + "/small\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
