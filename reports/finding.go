@@ -186,9 +186,12 @@ func Searched(found []Cause, short bool, of *Result) []Cause {
 	if !short || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
 		return found
 	}
+	text := "not searched to the end, to save time"
+	if of.Source == nil || *of.Source != "device" { // it looks at recorded values
+		text += "; `optool explain` searches on"
+	}
 	return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
-		Text:    "not searched to the end, to save time; `optool explain` searches on",
-		Pattern: true, Unfinished: true})
+		Text: text, Pattern: true, Unfinished: true})
 }
 
 // writeCauses prints the first causes, a line each.

@@ -1,6 +1,9 @@
 package reports
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestSearched: a search that was cut short is said where no cause was found, and nowhere else.
 func TestSearched(t *testing.T) {
@@ -17,6 +20,12 @@ func TestSearched(t *testing.T) {
 		} else if last := len(all) - 1; said && (!all[last].Unfinished || !all[last].Pattern || all[last].Capture != "a/1" ||
 			all[last].Label() != "cause") {
 			t.Errorf("%+v", all[last])
+		} else if said && !strings.Contains(all[last].Text, "optool explain") {
+			t.Errorf("%q does not say what searches on", all[last].Text)
 		}
+	}
+	of.Source = new("device")
+	if all := Searched(nil, true, of); len(all) != 1 || strings.Contains(all[0].Text, "explain") {
+		t.Errorf("explain runs no device: %v", all)
 	}
 }

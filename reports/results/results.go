@@ -64,7 +64,11 @@ func MarkNotFinite(found []*reports.Result, n *replay.NotFinite) {
 	at := max(0, slices.IndexFunc(found, func(r *reports.Result) bool {
 		return r.Target == n.Target && r.Phase == string(n.Phase)
 	}))
-	found[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: n.String(), Made: n.Made,
+	text := n.String()
+	if s := found[at].Source; s != nil && *s == "device" { // else a recorded value is what is judged
+		text = "as it was recorded, not on the device, " + text
+	}
+	found[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: text, Made: n.Made,
 		Mask: n.Mask(), OfMask: n.OfMask, Due: n.Due()}
 }
 
