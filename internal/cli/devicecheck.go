@@ -140,7 +140,7 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 	return nil
 }
 
-// misdeclared is the first operator of a file of --ops whose own line computes none of its cases; nil if there is none.
+// misdeclared is the first operator of a file of --ops whose own line computes none of its cases; nil if none.
 func (r *checkReport) misdeclared() *checkedOperator {
 	for _, op := range r.Operators {
 		if op.place != "" && op.Judged == 0 && op.refusedByReference() {

@@ -18,7 +18,7 @@ import (
 //	f64[3]{0.1..2}        evenly distributed values; integers include both ends (Gen.Uniform, Gen.Int)
 //	f32[4]{distinct}      values that differ by at least 0.1 (Gen.Distinct)
 //	f32[3, 9]{rows}       a row of rising values, one with a large value first, one of normal values (Gen.Rows)
-//	f32[3, 133]{tails}    a row whose last value is by far the largest, and rows of -inf but for or in the tail (Gen.Tails)
+//	f32[3, 133]{tails}    a row with by far the largest value last, rows of -inf but for or in the tail (Gen.Tails)
 //	f32[4]{apart 0 1}     normal values at least 0.2 away from 0 and 1 (Gen.Apart)
 //	f64[2, 3, 3]{regular} matrices that are far from singular; {positive}: positive definite too (Gen.Regular)
 //	i64[3]{= 2 -1 0}      these values, without a gradient

@@ -108,9 +108,9 @@ func (g Gen) Rows(dt tensor.DType, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// Tails returns rows (last dimension) of normal values for functions that subtract the maximum of a row, in turn: the last
-// element is so much larger that exponentials overflow if it is left out of the maximum; what is left over after the whole
-// blocks of 64 is -inf, as a mask leaves it; only what is left over is not.
+// Tails returns rows (last dimension) of normal values for functions that subtract the maximum of a row, in turn: the
+// last element is so much larger that exponentials overflow if it is left out of the maximum; what is left over after
+// the whole blocks of 64 is -inf, as a mask leaves it; only what is left over is not.
 func (g Gen) Tails(dt tensor.DType, shape ...int) *tensor.Tensor {
 	v := make([]float64, tensor.Numel(shape))
 	n := shape[len(shape)-1]

@@ -201,8 +201,8 @@ func (r *Runner) excuse(run *replay.DeviceRun, c *replay.DeviceCall) {
 	}
 }
 
-// without is a call without the argument that a function refuses, nil if it refuses none, or if PyTorch's own function of
-// that name takes it. The results are the same without it.
+// without is a call without the argument that a function refuses, nil if it refuses none, or if PyTorch's own function
+// of that name takes it. The results are the same without it.
 func (r *Runner) without(run *replay.DeviceRun, c *replay.DeviceCall) *replay.DeviceCall {
 	name := unexpected(run.Forward)
 	if name == "" || r.Plain == nil || unexpected(r.Plain.Run(c).Forward) != name {
@@ -217,7 +217,8 @@ func (r *Runner) without(run *replay.DeviceRun, c *replay.DeviceCall) *replay.De
 		return nil
 	}
 	for i, t := range f.Outs {
-		if of := c.Forward.Outs[i]; !slices.Equal(t.Shape, of.Shape) || t.DType != of.DType || compare.RMSE(t, of) != 0 {
+		of := c.Forward.Outs[i]
+		if !slices.Equal(t.Shape, of.Shape) || t.DType != of.DType || compare.RMSE(t, of) != 0 {
 			return nil
 		}
 	}

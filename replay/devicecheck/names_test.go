@@ -175,8 +175,8 @@ func (d picky) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	return run
 }
 
-// TestWithout: an argument that a mapped function lacks is left out if PyTorch's own function of that name lacks it, too,
-// and changes nothing. If PyTorch's has it, that is a finding.
+// TestWithout: an argument that a mapped function lacks is left out if PyTorch's own function of that name lacks it,
+// too, and changes nothing. If PyTorch's has it, that is a finding.
 func TestWithout(t *testing.T) {
 	layerNorm, exp := ops.Default().Lookup("torch.layer_norm")[0], ops.Default().Lookup("torch.softmax")[0]
 	for name, c := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/optool/optool/reports"
 )
 
-// TestNotFiniteOfDevice: with a device, the value that is not finite is one that was recorded, and the line says so.
+// TestNotFiniteOfDevice: with a device, the value that is not finite is a recorded one, and the line says so.
 func TestNotFiniteOfDevice(t *testing.T) {
 	n := &replay.NotFinite{Phase: replay.Forward, Target: "output[0]", Value: math.NaN(), Index: []int{3}, Made: true}
 	for source, says := range map[string]bool{"captured": false, "device": true} {
