@@ -179,7 +179,8 @@ func (d *target) calledOf(called int) string {
 
 func (o *deviceOptions) checkedOperator(e *opdef.Entry, out *opcheck.Outcome) *checkedOperator {
 	op := &checkedOperator{Op: e.Names[0], Functions: []string{}, Cases: out.Cases, Judged: out.Judged,
-		Unrun: out.Unrun, Longest: out.LongestRow(), Findings: []*checkFinding{}, Absent: []*checkAbsence{}, place: e.Place}
+		Unrun: out.Unrun, Longest: out.LongestRow(), Findings: []*checkFinding{},
+		Absent: []*checkAbsence{}, place: e.Place}
 	for _, f := range out.Findings {
 		found := &checkFinding{Check: f.Check, Case: f.Case, Detail: f.Detail, Functions: f.Functions, op: op.Op,
 			made: f.Call}

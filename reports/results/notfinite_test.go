@@ -15,7 +15,8 @@ func TestNotFiniteOfDevice(t *testing.T) {
 	for source, says := range map[string]bool{"captured": false, "device": true} {
 		r := &reports.Result{Phase: "forward", Target: "output[0]", Source: &source}
 		MarkNotFinite([]*reports.Result{r}, n)
-		if r.NotFinite == nil || strings.HasPrefix(r.NotFinite.Text, "as it was recorded, not on the device, ") != says {
+		got := r.NotFinite
+		if got == nil || strings.HasPrefix(got.Text, "as it was recorded, not on the device, ") != says {
 			t.Errorf("%s: %+v", source, r.NotFinite)
 		}
 	}
