@@ -26,7 +26,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	}
 	var fails []Result
 	for _, r := range o.Results {
-		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" && !r.OfSides() {
+		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
 			fails = append(fails, r)
 		}
 	}

@@ -68,16 +68,13 @@ type Result struct {
 	// Follows says that a gradient is right for the result that was given, which is wrong.
 	Follows bool
 
-	// Sides are the files of the device and the CPU side that hold different values of an argument that the call does
-	// not write; "" of all other results.
-	Sides [2]string
+	// Sides says which arguments, that the call does not write, the two sides of a device/cpu pair hold with different
+	// values. The first result of a call has it.
+	Sides []string
 
 	// Mistake is what makes a failure of a value that a lower precision would explain; else "".
 	Mistake string
 }
-
-// OfSides reports whether the result is about what was saved of an argument on two sides, and not about the call.
-func (r *Result) OfSides() bool { return r.Sides[0] != "" }
 
 // An InputRow is op_tools' row for an argument: the argument after the call on
 // both sides. These rows have no verdict: where a device/cpu pair holds different
@@ -124,7 +121,7 @@ func (o *Outcome) FailedBackward() bool { return o.failed(Backward) }
 
 func (o *Outcome) failed(p Phase) bool {
 	for _, r := range o.Results {
-		if r.Phase == p && r.Verdict == verdict.Fail && r.Device == "" && !r.OfSides() {
+		if r.Phase == p && r.Verdict == verdict.Fail && r.Device == "" {
 			return true
 		}
 	}

@@ -14,10 +14,11 @@ import (
 )
 
 // compareSides compares the arguments that a device/cpu pair recorded on both sides. op_tools copies them from the
-// device to the CPU, so those that the operator does not write are the same. It adds a result for each that is not: the
-// call is judged by what the device side holds, and that may not be what the call read.
+// device to the CPU, so those that the operator does not write are the same. The first result tells those that are not:
+// the call is judged by what the device side holds, and that may not be what the call read.
 func (r *comparison) compareSides() {
-	if !r.pair || r.entry == nil || r.opt.Device != nil || r.fwd == nil || !r.entry.Has(capture.Host, capture.Input) {
+	if !r.pair || r.entry == nil || len(r.out.Results) == 0 || r.opt.Device != nil || r.fwd == nil ||
+		!r.entry.Has(capture.Host, capture.Input) {
 		return
 	}
 	host, _ := r.entry.Load(capture.LoadOptions{Read: r.opt.Read, Side: capture.Host, Only: capture.Of(capture.Input)})
@@ -26,15 +27,15 @@ func (r *comparison) compareSides() {
 		return
 	}
 	written := r.changedArguments()
-	var found []Result
+	var found []string
 	compared := func(l label, device, cpu value.Value) {
 		g, isTensor := device.(*tensor.Tensor)
 		w, hostTensor := cpu.(*tensor.Tensor)
 		if _, writes := written[g]; !isTensor || !hostTensor || writes || !comparable(g, w) {
 			return
 		}
-		if res := r.sidesOf(l, g, w); res != nil {
-			found = append(found, *res)
+		if text := r.sidesOf(l, g, w); text != "" {
+			found = append(found, text)
 		}
 	}
 	ours, theirs := flatten(r.Record.Args), flatten(host.Args)
@@ -49,7 +50,7 @@ func (r *comparison) compareSides() {
 			compared(keyword(key), it.Value, other)
 		}
 	}
-	r.out.Results = append(found, r.out.Results...)
+	r.out.Results[0].Sides = found
 }
 
 // comparable reports whether the elements of both tensors are at hand.
@@ -58,9 +59,8 @@ func comparable(g, w *tensor.Tensor) bool {
 		slices.Equal(g.Shape, w.Shape) && !pthformat.IsTime(g) && !pthformat.IsTime(w)
 }
 
-// sidesOf is the result of an argument that differs between both sides by more than the rounding of a conversion, nil
-// if it does not.
-func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) *Result {
+// sidesOf says how an argument differs between both sides by more than the rounding of a conversion, "" if it does not.
+func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) string {
 	m := compare.Model{ULPs: 1, Cast: true}
 	if g.DType.IsFloat() && w.DType.IsFloat() && w.DType.Eps() > g.DType.Eps() {
 		m.Round = w.DType
@@ -68,7 +68,7 @@ func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) *Result {
 	tol, asked := r.opt.Tolerances.For(r.Op, "", l.label, g.DType)
 	c := compare.Check(g, w, m, tol, asked)
 	if c.Verdict != verdict.Fail {
-		return nil
+		return ""
 	}
 	files := [2]string{r.sideFile(capture.Device), r.sideFile(capture.Host)}
 	reason := fmt.Sprintf("%d of %d elements differ between %s and %s, by up to %.3g", c.Mismatched, c.Numel, files[0],
@@ -83,8 +83,7 @@ func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) *Result {
 			r.out.Inputs[i].Numbers = c.OpTools
 		}
 	}
-	return &Result{Phase: l.phase, Target: l.target, Label: l.label, Verdict: verdict.Fail, Reason: reason,
-		Compared: &c, DType: g.DType, Shape: g.Shape, Reference: w.DType.String(), Place: g.Device, Sides: files}
+	return l.target + ": " + reason
 }
 
 // sideFile is the file with the arguments of one side, within the capture.

@@ -38,6 +38,7 @@ type Digest struct {
 	first      *Finding // the first wrong call
 	recordings bool     // two recordings are compared
 	notFinite  firstNotFinite
+	sides      apartSides
 	rest       int     // findings of kinds that are not kept
 	warned     *Digest // calls with warnings that are no findings; nil if there are none
 }
@@ -83,6 +84,7 @@ func NewDigest(failOn []verdict.Verdict) *Digest {
 // Add adds what was said of a capture; what is no finding is passed over.
 func (d *Digest) Add(f *Finding) {
 	d.notFinite.add(f)
+	d.sides.add(f)
 	only := !f.Bad()
 	if only && !slices.Contains(d.failOn, f.Worst()) {
 		d.warn(f)
@@ -519,8 +521,10 @@ func writeCauses(w io.Writer, st Style, kinds []*kind) error {
 // Write prints the findings, of which the style that wants tables has printed all but the causes before.
 func (d *Digest) Write(w io.Writer, st Style) error {
 	kinds, reading := d.told()
-	if line := d.NotFinite(); line != "" {
-		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
+	for _, line := range []string{d.NotFinite(), d.sides.text()} {
+		if line != "" {
+			fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
+		}
 	}
 	if st.Tables {
 		return writeCauses(w, st, kinds[:min(len(kinds), shownKinds)])

@@ -155,11 +155,6 @@ func (f *Finding) Worst() verdict.Verdict {
 	return worst
 }
 
-// OfSides reports whether nothing is wrong but an argument that two sides saved with different values.
-func (f *Finding) OfSides() bool {
-	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Verdict.Differs() && len(r.Sides) == 0 })
-}
-
 // Bad reports whether any result is a finding.
 func (f *Finding) Bad() bool {
 	for _, r := range f.Results {

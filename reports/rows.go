@@ -186,8 +186,8 @@ type Result struct {
 	Lacks string `json:"lacks,omitempty"`
 	// Pair says that the call is one of those that op_tools saves with a device and a CPU side: failures, not a step.
 	Pair bool `json:"pair,omitempty"`
-	// Sides are the files of the device and the CPU side that hold different values of an argument that the call does
-	// not write; nil of all other results.
+	// Sides says which arguments, that the call does not write, the two sides of a device/cpu pair hold with different
+	// values. The first result of a call has it.
 	Sides []string `json:"sides,omitempty"`
 	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
 	Inherits bool `json:"reads_other_values,omitempty"`

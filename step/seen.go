@@ -44,20 +44,22 @@ type Gap struct {
 // String is the gap with its first call.
 func (g Gap) String() string { return g.What + " (first " + g.First + ")" }
 
-// urgency orders gaps: 0 are those that may be a fault that the recording does not prove, 1 are calls of operators that
-// nobody knows, such as the program's own, 3 are values that were compared though little follows.
+// urgency orders gaps: 0 and 1 may be a fault that the recording does not prove, 2 are calls of operators that nobody
+// knows, such as the program's own, 4 are values that were compared though little follows.
 func (g Gap) urgency() int {
 	switch {
-	case strings.Contains(g.What, drewTheSame), strings.HasSuffix(g.What, innerUnlinked):
+	case strings.Contains(g.What, drewTheSame):
 		return 0
-	case strings.HasSuffix(g.What, derivativeRight):
-		return 3
-	case strings.Contains(g.What, " not judged: "+opdef.ErrUnknownOp.Error()):
+	case strings.HasSuffix(g.What, innerUnlinked):
 		return 1
+	case strings.HasSuffix(g.What, derivativeRight):
+		return 4
+	case strings.Contains(g.What, " not judged: "+opdef.ErrUnknownOp.Error()):
+		return 2
 	case strings.HasSuffix(g.What, " not judged: zero on both sides"):
-		return 3
+		return 4
 	}
-	return 2
+	return 3
 }
 
 // derivativeRight says of calls of an unknown operator what was compared.

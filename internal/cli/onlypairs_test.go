@@ -64,14 +64,11 @@ func TestStepOfPairs(t *testing.T) {
 // TestReplaySides: replay leads with the call one of whose operands differs between the sides of its pair.
 func TestReplaySides(t *testing.T) {
 	got := run(t, 1, "replay", "--out", t.TempDir(), savedPairs)
-	for _, want := range []string{"First wrong call:\n\nFAIL  torch.Tensor.permute, id 9", "22 of 96 elements differ between " +
-		"device/input.pth and cpu/input.pth, by up to 1.52: at", "first wrong call: torch.Tensor.permute, id 9"} {
+	for _, want := range []string{"Changed between the two sides of a pair: torch.Tensor.permute, id 9", "22 of 96 elements " +
+		"differ between device/input.pth and cpu/input.pth, by up to 1.52: at", "first wrong call: torch.softmax, id 12"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}
-	}
-	if strings.Contains(got, "torch:npu:0") {
-		t.Errorf("to compute permute anew tells nothing of its operand: %s", got)
 	}
 }
 

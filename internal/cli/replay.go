@@ -386,7 +386,7 @@ func (r *replayRun) next(paths []string) string {
 		next = append(next, "the errors of the first wrong call in full:\n  "+
 			strings.Join(append(args, quotePath(r.wrong)), " "))
 	}
-	if f := r.digest.First(); f != nil && len(r.fuse.ranges) == 0 && !f.OfSides() {
+	if f := r.digest.First(); f != nil && len(r.fuse.ranges) == 0 {
 		if again := r.onDevice(f.Results[0]); again != "" {
 			next = append(next, "this call computed anew, after a change of its code:\n  "+again)
 		}
@@ -626,7 +626,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
-			if r.Verdict != verdict.Fail || r.Device != "" || r.OfSides() || len(f.Profiles) == maxProfiles {
+			if r.Verdict != verdict.Fail || r.Device != "" || len(f.Profiles) == maxProfiles {
 				continue
 			}
 			if p := call.Profile(r); p != nil {

@@ -77,7 +77,8 @@ var crossEntropyOps = []*opdef.Entry{
 			f64[3, 4], i64[3]{= 1 -100 3}, reduction='none'
 			f64[2, 4, 3], i64[2, 3]{0..3}, weight=f64[4]{0.5..2 fixed}, ignore_index=2, reduction='sum'
 			f64[2, 4, 2, 2], i64[2, 2, 2]{0..3}, reduction='none'; f32[5], i64[]{0..4}
-			bf16[3, 4], i64[3]{0..3}, reduction='sum'; f32[0, 4], i64[0]{0..3}, reduction='none'`),
+			bf16[3, 4], i64[3]{0..3}, reduction='sum'; f32[0, 4], i64[0]{0..3}, reduction='none'
+			f64[2, 4, 3, 2], i64[2, 3, 2]{= 1 -100 3 0 2 1 1 3 -100 0 2 2}, weight=f64[4]{0.5..2 fixed}`),
 	}.Entry(),
 }
 

@@ -13,8 +13,11 @@ func (c *Search) unfilledHalves(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
 		got, want, ok := r.floats()
+		if !ok {
+			return
+		}
 		last := got.Dim() - 1
-		if !ok || last < 1 || got.Shape[last] != got.Shape[last-1] || got.Shape[last] < 3 {
+		if last < 1 || got.Shape[last] != got.Shape[last-1] || got.Shape[last] < 3 {
 			return
 		}
 		n := got.Shape[last]

@@ -87,7 +87,7 @@ func (e *Explanation) Judgement(st reports.Style) string {
 		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", text, 2))
 	}
 	caused := slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern })
-	if e.Unexplained && len(r.Sides) == 0 && !caused {
+	if e.Unexplained && !caused {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}
 	return b.String()

@@ -34,17 +34,12 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 		r := ofResult(e, o.Op, &o.Results[i])
 		r.Repro, r.Saved = &repro, saved
 		found.Results = append(found.Results, r)
-		if row, ok := r.CompareRow(); ok && !hasRow(found.Rows, row.Name) {
+		if row, ok := r.CompareRow(); ok {
 			found.Rows = append(found.Rows, row)
 		}
 	}
 	MarkNotFinite(found.Results, o.NotFinite)
 	return found
-}
-
-// hasRow reports whether an argument has a row already.
-func hasRow(rows []reports.CompareRow, name string) bool {
-	return slices.ContainsFunc(rows, func(r reports.CompareRow) bool { return r.Verdict == "" && r.Name == name })
 }
 
 // Instead says that a device ran other functions than the one that was recorded in the place of torch's; "" if it did
@@ -122,9 +117,7 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
 	}
 	out.Device = r.Device
-	if r.OfSides() {
-		out.Sides = r.Sides[:]
-	}
+	out.Sides = r.Sides
 	if out.Instead = Instead(e, r.Functions); out.Instead != "" && out.Reason == "" {
 		out.Reason = out.Instead
 	}
