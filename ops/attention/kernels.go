@@ -90,18 +90,6 @@ const fastExponentials = 0x1p-13
 // kernels that return sums, is_causal, hides no query's first key.
 const unseeing = 0
 
-type cpuFlashArgs struct {
-	Query, Key, Value, AttnMask *tensor.Tensor
-	DropoutP                    float64
-	IsCausal                    bool
-	Scale                       *float64
-}
-
-func (a *cpuFlashArgs) attention() *attentionArgs {
-	return &attentionArgs{Query: a.Query, Key: a.Key, Value: a.Value, AttnMask: a.AttnMask, DropoutP: a.DropoutP,
-		IsCausal: a.IsCausal, Scale: a.Scale}
-}
-
 type flashArgs struct {
 	Query, Key, Value *tensor.Tensor
 	DropoutP          float64
@@ -114,14 +102,24 @@ func (a *flashArgs) attention() *attentionArgs {
 		Scale: a.Scale}
 }
 
+type cpuFlashArgs struct {
+	flashArgs
+	AttnMask *tensor.Tensor
+}
+
+func (a *cpuFlashArgs) attention() *attentionArgs {
+	at := a.flashArgs.attention()
+	at.AttnMask = a.AttnMask
+	return at
+}
+
 type biasedArgs struct {
-	Query, Key, Value, AttnBias *tensor.Tensor
-	DropoutP                    float64
-	IsCausal                    bool
-	Scale                       *float64
+	flashArgs
+	AttnBias *tensor.Tensor
 }
 
 func (a *biasedArgs) attention() *attentionArgs {
-	return &attentionArgs{Query: a.Query, Key: a.Key, Value: a.Value, AttnMask: a.AttnBias, mask: "attn_bias",
-		DropoutP: a.DropoutP, IsCausal: a.IsCausal, Scale: a.Scale}
+	at := a.flashArgs.attention()
+	at.AttnMask, at.mask = a.AttnBias, "attn_bias"
+	return at
 }

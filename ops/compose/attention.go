@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -595,12 +596,7 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores, in tensor.DType) (top, sum 
 // dtype. No gradient passes. A query that sees no key has the value unseeing.
 func (g *Graph) AttentionLogSums(q, k *Value, s Scores, in tensor.DType, unseeing float64) *Value {
 	top, sum := g.AttentionSums(q, k, s, in)
-	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {
-		if x == 0 {
-			return 1
-		}
-		return 0
-	})
+	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 { return elements.Indicator(x == 0) })
 	return g.Detach(g.MaskedFill(g.Add(g.Log(sum), top), blind, unseeing))
 }
 

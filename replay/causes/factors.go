@@ -398,6 +398,12 @@ func spread(t *tensor.Tensor, shape []int) (out []*tensor.Tensor) {
 	return out
 }
 
+// read are the elements of what is recorded and of what is due; ok is false if they cannot be read.
+func (c *Search) read(got, want *tensor.Tensor) (x, y []float64, ok bool) {
+	err := c.Guard(func() error { x, y = elements(got), elements(want); return nil })
+	return x, y, err == nil
+}
+
 // near reports whether what is recorded is near to what is due times f(t), and not to what is due.
 func (c *Search) near(got, want, t *tensor.Tensor, f func(float64) float64) (is bool) {
 	_ = c.Guard(func() error { // what cannot be read is not
@@ -425,8 +431,8 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 			if !ok {
 				continue
 			}
-			var x, y []float64
-			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+			x, y, ok := c.read(got, want)
+			if !ok {
 				continue
 			}
 			for _, m := range flatMaps(got.Shape) {

@@ -100,8 +100,6 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 					return
 				}
 			}
-		}
-		if r.Backward() {
 			return // a result that is right refutes that an operand is read so
 		}
 		seen := ""
@@ -368,8 +366,8 @@ func (c *Search) repeatedRuns(fails []Wrong) iter.Seq[Mistake] {
 			if !ok || got.Numel() > mostRepeated {
 				continue
 			}
-			var x, y []float64
-			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+			x, y, ok := c.read(got, want)
+			if !ok {
 				continue
 			}
 			isWrong := wrongIn(got, want, r.Allowed)

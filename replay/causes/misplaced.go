@@ -21,8 +21,8 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 			if !ok {
 				continue
 			}
-			var x, y []float64
-			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+			x, y, ok := c.read(got, want)
+			if !ok {
 				continue
 			}
 			m := &misplaced{shape: got.Shape, got: x, want: y, near: 16 * got.DType.Eps()}
