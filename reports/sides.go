@@ -15,7 +15,7 @@ func (s *apartSides) add(f *Finding) {
 		if len(r.Sides) == 0 {
 			continue
 		}
-		if s.calls++; s.first == nil || sooner(r, s.first) {
+		if s.calls++; s.first == nil || compareKnown(r.Order, s.first.Order) < 0 {
 			s.first = r
 		}
 	}
