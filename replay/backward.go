@@ -278,7 +278,7 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 	if r.bound.Entry.HasGrad {
 		targets, no := r.align(saved, out)
 		if misfit = no; misfit == "" && !(several && r.converted(saved, targets)) {
-			ways = append(ways, func() { r.compareTargets(saved, targets, out) })
+			ways = append(ways, func() { r.compareTargets(saved, slices.Clone(targets), out) })
 		}
 	}
 	ways = append(ways, weak...)
