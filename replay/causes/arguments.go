@@ -341,7 +341,7 @@ func (c *Search) counting() Alteration {
 // required.
 func (c *Search) callOf(name string) (*opdef.Call, error) {
 	args, kwargs := c.Bound.Python()
-	if call, err := c.Registry.Bind(name, args, kwargs); err == nil {
+	if call, err := c.Registry.Bind(name, args, kwargs); err == nil && !c.flagForNumber(call) {
 		return call, nil
 	}
 	if call := c.byName(name); call != nil {
@@ -354,6 +354,21 @@ func (c *Search) callOf(name string) (*opdef.Call, error) {
 		}
 	}
 	return c.Registry.Bind(name, args, &value.Dict{})
+}
+
+// flagForNumber reports whether a call of another operator takes a flag of this one for a number, or a number for a
+// flag, because both are at one place: inplace of relu is no slope of leaky_relu.
+func (c *Search) flagForNumber(call *opdef.Call) bool {
+	other := call.Entry.Schema.Params
+	for i, p := range c.Bound.Entry.Schema.Params {
+		if p.Keyword || i >= len(other) || other[i].Keyword {
+			break
+		}
+		if (p.Type.Base == "bool") != (other[i].Type.Base == "bool") {
+			return true
+		}
+	}
+	return false
 }
 
 // byName is a call of another operator with the arguments that have names there too, nil if it lacks one.

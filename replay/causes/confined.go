@@ -84,11 +84,18 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 	if run := p.to - p.from; run < box {
 		p.indices, box = nil, run
 	}
-	if held == 0 || few*held < box || 4*box > 3*n || math.IsInf(p.cost(), 1) {
+	if held == 0 || few*held < box || nearlyAll(box, n) || math.IsInf(p.cost(), 1) {
 		return atEdges(shape, few, holds)
 	}
 	return p
 }
+
+// nearlyAll reports whether elements that are no part of a place are too few to tell one: they are neither a quarter of
+// all nor as many as fewestBeside.
+func nearlyAll(held, n int) bool { return 4*held > 3*n && n-held < fewestBeside }
+
+// fewestBeside is how many elements beside a place tell that it is one, if they are less than a quarter.
+const fewestBeside = 32
 
 // atEdges is the place of the last indices of several dimensions, the last row and the last column; nil if elements
 // elsewhere are some, or too few of those there.
@@ -115,7 +122,7 @@ func atEdges(shape []int, few int, holds func(i int) bool) *place {
 		}
 		all, held = all+btoi(there), held+btoi(is)
 	}
-	if few*held < all || 4*all > 3*n {
+	if few*held < all || nearlyAll(all, n) {
 		return nil
 	}
 	return p

@@ -196,10 +196,10 @@ func (c *Search) readAt(t, at *tensor.Tensor, d int, shape []int) (made *tensor.
 		}
 	}
 	_ = c.Guard(func() error { // what cannot be read does not fit
-		v, p, n, m := elements(t), whole64(at), shape[d], t.Shape[d]
+		p, n, m := whole64(at), shape[d], t.Shape[d]
 		inner := tensor.Numel(shape[d+1:])
-		out := tensor.Make[float64](tensor.Numel(shape))
-		for i := range out {
+		from := tensor.Make[int](tensor.Numel(shape))
+		for i := range from {
 			k := p[i/inner%n]
 			if whole {
 				k = p[i]
@@ -207,12 +207,25 @@ func (c *Search) readAt(t, at *tensor.Tensor, d int, shape []int) (made *tensor.
 			if k < 0 || int(k) >= m {
 				return nil
 			}
-			out[i] = v[(i/inner/n*m+int(k))*inner+i%inner]
+			from[i] = (i/inner/n*m+int(k))*inner + i%inner
 		}
-		made = tensor.New(t.DType, shape, out)
+		if t.DType.IsFloat() {
+			made = tensor.New(t.DType, shape, elementsAt(elements(t), from))
+		} else {
+			made = tensor.New(t.DType, shape, elementsAt(whole64(t), from))
+		}
 		return nil
 	})
 	return made
+}
+
+// elementsAt are the elements of v at some places.
+func elementsAt[T any](v []T, from []int) []T {
+	out := tensor.Make[T](len(from))
+	for i, k := range from {
+		out[i] = v[k]
+	}
+	return out
 }
 
 // chosenInPlace are results that hold, where a mask is true, the element of one operand at the same place, and that of

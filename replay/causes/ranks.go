@@ -96,25 +96,47 @@ func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// keys are by what elements are compared by mistake. 1/x keeps the order of numbers of one sign, turned round.
-var keys = []struct {
+// A key is by what elements are compared by mistake.
+type key struct {
 	text string
 	of   func(x float64) float64
-}{
-	{"their magnitudes", math.Abs},
-	{"their bits as whole numbers with a sign: negative ones in the opposite order", func(x float64) float64 {
-		if math.Signbit(x) {
-			return -1 / math.Abs(x)
-		}
-		return x
-	}},
-	{"their bits as whole numbers without a sign: negative ones are beyond all others, in the opposite order",
-		func(x float64) float64 {
+}
+
+// keysOf are those of elements of a dtype. 1/x keeps the order of numbers of one sign, turned round.
+func keysOf(dt tensor.DType) []key {
+	magnitudes := key{"their magnitudes", math.Abs}
+	if dt.IsIntegral() {
+		least, _ := dt.IntRange()
+		return []key{magnitudes, {fmt.Sprintf("their negatives, and that of %d is itself", least),
+			func(x float64) float64 {
+				if x == float64(least) && least < 0 {
+					return -x
+				}
+				return x
+			}}}
+	}
+	return []key{
+		magnitudes,
+		{"their bits as whole numbers with a sign: negative ones in the opposite order", func(x float64) float64 {
 			if math.Signbit(x) {
-				return math.Abs(x)
+				return -1 / math.Abs(x)
 			}
-			return -1 / x
+			return x
 		}},
+		{"their bits as whole numbers without a sign: negative ones are beyond all others, in the opposite order",
+			func(x float64) float64 {
+				if math.Signbit(x) {
+					return math.Abs(x)
+				}
+				return -1 / x
+			}},
+		{"numbers of which NaN is the smallest", func(x float64) float64 {
+			if x != x {
+				return math.Inf(-1)
+			}
+			return x
+		}},
+	}
 }
 
 // byMagnitude are elements that are picked from an operand, with their positions, by their magnitudes, or by
@@ -125,51 +147,53 @@ func (c *Search) byMagnitude(fails []Wrong) iter.Seq[Mistake] {
 			!slices.Equal(c.Ran.Outs[0].Shape, c.Ran.Outs[1].Shape) {
 			return
 		}
-		for _, a := range c.operands() {
-			if a.Tensor.Dim() != c.Ran.Outs[0].Dim() || a.Tensor.Numel() > mostReduced {
+		for _, a := range c.readable() {
+			dt := a.Tensor.DType
+			if a.Tensor.Dim() != c.Ran.Outs[0].Dim() || a.Tensor.Numel() > mostReduced || dt.IsComplex() {
 				continue
 			}
-			for _, key := range keys {
-				text := "elements of " + argName(a) + " are picked by " + key.text
-				if !yield(Mistake{Text: text, Make: func() (Way, error) {
-					way, err := c.one(a, func() *tensor.Tensor {
-						return opdef.Map(tensor.Float64, a.Tensor, key.of)
-					})()
-					if err != nil || way.Call == nil {
-						return way, err
-					}
-					f, err := way.Call.Forward()
-					if err != nil || len(f.Outs) != 2 {
-						return Way{}, errNoValue
-					}
-					at, made := f.Outs[1], f.Outs[0]
-					for d := range made.Shape {
-						values := c.readAt(a.Tensor, at, d, at.Shape)
-						if values == nil ||
-							!slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
-								return key.of(x) == y
-							}) {
-							continue
-						}
-						return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-							switch {
-							case !slices.Equal(t.Shape, at.Shape):
-							case target == "output[0]":
-								return values
-							case target == "output[1]":
-								return at
-							}
-							return t
-						})()
-					}
-					return Way{}, errNoValue
-				}}) {
+			for _, k := range keysOf(dt) {
+				if !yield(c.pickedBy(a, k)) {
 					return
 				}
 			}
 			return
 		}
 	}
+}
+
+// pickedBy are elements of an operand that are picked by a key, with their positions.
+func (c *Search) pickedBy(a opdef.Arg, k key) Mistake {
+	return Mistake{Text: "elements of " + argName(a) + " are picked by " + k.text, Make: func() (Way, error) {
+		way, err := c.one(a, func() *tensor.Tensor { return opdef.Map(tensor.Float64, a.Tensor, k.of) })()
+		if err != nil || way.Call == nil {
+			return way, err
+		}
+		f, err := way.Call.Forward()
+		if err != nil || len(f.Outs) != 2 {
+			return Way{}, errNoValue
+		}
+		at, made := f.Outs[1], f.Outs[0]
+		for d := range made.Shape {
+			values := c.readAt(a.Tensor, at, d, at.Shape)
+			if values == nil || !slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
+				return k.of(x) == y
+			}) {
+				continue
+			}
+			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				switch {
+				case !slices.Equal(t.Shape, at.Shape):
+				case target == "output[0]":
+					return values
+				case target == "output[1]":
+					return at
+				}
+				return t
+			})()
+		}
+		return Way{}, errNoValue
+	}}
 }
 
 // tied are positions of which those further back come first among equal elements: of the call on an operand that is

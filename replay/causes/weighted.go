@@ -194,13 +194,19 @@ func (c *Search) contributions(r *Wrong, in *place, n, block int,
 			if less == nil || len(x) > 0 && len(got) != len(e) {
 				return errNoValue
 			}
-			column := tensor.Make[float64](len(got))
+			column, largest := tensor.Make[float64](len(got)), 0.0
 			e = tensor.Make[float64](len(got))
-			for i := range column {
-				if in != nil && alike(got[i], r.Got.DType.Round(due[i])) {
-					continue // beside the place
+			for i := range e {
+				if e[i] = got[i] - due[i]; math.Abs(e[i]) > largest && finite(e[i]) {
+					largest = math.Abs(e[i])
 				}
-				column[i], e[i] = due[i]-less[i], got[i]-due[i]
+			}
+			for i := range column {
+				if in != nil && (math.Abs(e[i]) <= unimportant*largest || alike(got[i], r.Got.DType.Round(due[i]))) {
+					e[i] = 0 // beside the place
+					continue
+				}
+				column[i] = due[i] - less[i]
 			}
 			x = append(x, column)
 		}
