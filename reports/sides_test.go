@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSidesOfManyCalls: of calls whose sides hold different arguments the line names the earliest, and counts the others.
-// They come in any order, and none of them needs a value that is not finite.
+// TestSidesOfManyCalls: of calls whose sides hold different arguments the line names the earliest, and counts the
+// others. They come in any order, and none of them needs a value that is not finite.
 func TestSidesOfManyCalls(t *testing.T) {
 	var s apartSides
 	for _, order := range []int{7, 3, 5} {
