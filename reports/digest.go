@@ -488,7 +488,7 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 			until = end
 		}
 		found := f.Explain(until, len(kinds)-i)
-		f.Causes, f.Profiles = Searched(found.Causes, found.Short, f.Results[0]), found.Profiles
+		f.Causes, f.Profiles = Searched(found, f.Results[0]), found.Profiles
 		for i := range f.Causes {
 			if err := cause(&f.Causes[i]); err != nil {
 				return err

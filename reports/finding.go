@@ -79,7 +79,10 @@ func moreValues(n int) string {
 type Explained struct {
 	Causes   []Cause
 	Profiles []*Profile
-	Short    bool
+	Short    bool // the search for causes was cut short
+	// Kept says of a call without a cause that only its gradients are wrong, so that a value which it kept for the
+	// backward pass may have been overwritten. The recording of the step tells.
+	Kept bool
 }
 
 // A Cause is a mistake under which the reference gives what was recorded.
@@ -94,7 +97,7 @@ type Cause struct {
 	Share *Number `json:"share,omitempty"`
 	// Pattern says that nothing reproduces the value: Text is what its errors depend on.
 	Pattern bool `json:"pattern,omitempty"`
-	// Unfinished says of a Pattern that the search for a cause ended before all mistakes were tried.
+	// Unfinished says of a Pattern that no cause was found yet: Text is what may find one.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
@@ -175,19 +178,36 @@ func (f *Finding) Compared() bool {
 // where the style wants tables, op_tools' table.
 func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
 
-// Searched are the causes of a value of a call that were found. If there is none, and the search was cut short, that is
-// said in the place of one.
-func Searched(found []Cause, short bool, of *Result) []Cause {
-	if !short || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
+// OnlyGradients reports whether all that is wrong are gradients.
+func (f *Finding) OnlyGradients() bool {
+	return f.Bad() && !slices.ContainsFunc(f.Results, func(r *Result) bool {
+		return r.Finding() && r.Phase != "backward"
+	})
+}
+
+// Searched are the causes of a value of a call that were found. If there is none, what finds one is said in its place:
+// a longer search, or the recording of the step.
+func Searched(x Explained, of *Result) []Cause {
+	found := x.Causes
+	if !x.Short && !x.Kept || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
 		return found
 	}
-	text := "not searched to the end, to save time"
-	if of.Source == nil || *of.Source != "device" { // it looks at recorded values
-		text += "; `optool explain` searches on"
+	text := "not found among the mistakes of this operator"
+	if x.Short {
+		text = "not searched to the end, to save time"
+		if of.Source == nil || *of.Source != "device" { // it looks at recorded values
+			text += "; `optool explain` searches on"
+		}
+	}
+	if x.Kept {
+		text += ". " + KeptText + ": `optool step` tells"
 	}
 	return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
 		Text: text, Pattern: true, Unfinished: true})
 }
+
+// KeptText says what may be wrong where no operator is.
+const KeptText = "Its result is right, so a value may have been overwritten before the backward pass"
 
 // writeCauses prints the first causes, a line each.
 func (f *Finding) writeCauses(w io.Writer, st Style) {

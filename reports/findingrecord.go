@@ -37,7 +37,7 @@ type FindingRecord struct {
 	WrongIn WrongIn `json:"wrong_in,omitempty"`
 	Phase   string  `json:"phase,omitempty"` // forward or backward, of a step
 	Cause   string  `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
-	// Unfinished says that no cause was found and that the search ended before all mistakes were tried.
+	// Unfinished says that no cause was found yet: see Cause.
 	Unfinished bool `json:"unfinished,omitempty"`
 
 	Reason   string `json:"reason"`

@@ -14,7 +14,7 @@ func TestSearched(t *testing.T) {
 		short bool
 		want  bool
 	}{{nil, true, true}, {nil, false, false}, {[]Cause{cause}, true, false}, {[]Cause{pattern}, true, true}} {
-		all := Searched(tc.found, tc.short, of)
+		all := Searched(Explained{Causes: tc.found, Short: tc.short}, of)
 		if said := len(all) > len(tc.found); said != tc.want {
 			t.Errorf("%v, short %v: %v", tc.found, tc.short, all)
 		} else if last := len(all) - 1; said && (!all[last].Unfinished || !all[last].Pattern || all[last].Capture != "a/1" ||
@@ -25,7 +25,16 @@ func TestSearched(t *testing.T) {
 		}
 	}
 	of.Source = new("device")
-	if all := Searched(nil, true, of); len(all) != 1 || strings.Contains(all[0].Text, "explain") {
+	if all := Searched(Explained{Short: true}, of); len(all) != 1 || strings.Contains(all[0].Text, "explain") {
 		t.Errorf("explain runs no device: %v", all)
+	}
+	for _, short := range []bool{true, false} {
+		if all := Searched(Explained{Short: short, Kept: true}, of); len(all) != 1 ||
+			!strings.Contains(all[0].Text, "`optool step` tells") {
+			t.Errorf("short %v: a value that was overwritten is not found without step: %v", short, all)
+		}
+	}
+	if all := Searched(Explained{Causes: []Cause{cause}, Kept: true}, of); len(all) != 1 {
+		t.Errorf("a cause is known: %v", all)
 	}
 }

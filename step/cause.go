@@ -57,8 +57,8 @@ func (t *Trace) explain(opt Options) {
 		}
 		budget.Spend(allowed.Took)
 		searched[f] = !allowed.Short
-		f.Causes = reports.Searched(f.Causes, allowed.Short, &reports.Result{Capture: f.Call.Entry.Rel, Op: f.Call.Op,
-			Target: f.Target})
+		f.Causes = reports.Searched(reports.Explained{Causes: f.Causes, Short: allowed.Short},
+			&reports.Result{Capture: f.Call.Entry.Rel, Op: f.Call.Op, Target: f.Target})
 	}
 	forgetUnfinished(wrong, searched)
 }

@@ -68,6 +68,22 @@ func (s *searches) causesOf(ctx context.Context, paths []string, e *capture.Entr
 	return out, err
 }
 
+// keptWrong reports whether what a call kept for its backward pass may have been overwritten: its results are right,
+// its gradients are wrong, and no mistake of the operator gives these.
+func keptWrong(e *capture.Entry, outcome *replay.Outcome, found []reports.Cause) bool {
+	right := false
+	for i := range outcome.Results {
+		if r := &outcome.Results[i]; r.Phase == replay.Forward {
+			if r.Verdict == verdict.Fail {
+				return false
+			}
+			right = right || r.Verdict == verdict.Pass
+		}
+	}
+	return right && outcome.FailedBackward() && !e.IsPair() &&
+		!slices.ContainsFunc(found, func(c reports.Cause) bool { return !c.Pattern })
+}
+
 // recordingAbove is the directory of the recording that holds a call: the nearest above it that has op_tools' name or a
 // file of calls. It is "" if there is none.
 func recordingAbove(e *capture.Entry) string {

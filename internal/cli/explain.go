@@ -111,6 +111,10 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	}
 	x := inFull(call, &outcome.Results[at], found.Results[at], all)
 	x.Again = o.repro(e)
+	if dir := recordingAbove(e); dir != "" && x.Unexplained && outcome.Results[at].Phase == replay.Backward &&
+		keptWrong(e, outcome, all) {
+		x.Step = strings.Join(o.command("step", quotePath(dir)), " ")
+	}
 	if err := x.Write(a.Out, a.style()); err != nil {
 		return 0, failed(err) // which no other call can write either
 	}

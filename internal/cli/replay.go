@@ -377,7 +377,11 @@ func (r *replayRun) next(paths []string) string {
 	}
 	var next []string
 	if r.tally.captures > 1 && !r.pair {
-		next = append(next, "what this did to the later calls and to the loss:\n  "+
+		about := "what this did to the later calls and to the loss"
+		if f := r.digest.First(); f != nil && f.OnlyGradients() {
+			about = "whether a value was overwritten before the backward pass, and what this did to the loss"
+		}
+		next = append(next, about+":\n  "+
 			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " "))
 	}
 	if f := r.digest.First(); f != nil && collective.Name(f.Results[0].Op) == "" &&
@@ -634,6 +638,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 			}
 		}
 		f.Causes, f.Short, err = o.searches.within(ctx, o.paths, e, call, outcome, until, findings)
+		f.Kept = o.none() && recordingAbove(e) != "" && keptWrong(e, outcome, f.Causes)
 		return f, err
 	})
 	f.Short = f.Short || err != nil

@@ -24,6 +24,7 @@ type Explanation struct {
 	Unexplained bool
 	Limit       func(index []int) (compare.Limit, error) // of an element; nil where there is none
 	Again       string                                   // the command that prints it again
+	Step        string                                   // the command that finds a changed value; "" if none may be
 }
 
 // Write prints it.
@@ -89,6 +90,9 @@ func (e *Explanation) Judgement(st reports.Style) string {
 	caused := slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern })
 	if e.Unexplained && !caused {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
+	}
+	if e.Step != "" {
+		fmt.Fprintf(&b, "  %s\n  %s\n", st.Wrap(reports.KeptText+". This command tells:", 2), reports.Command(e.Step))
 	}
 	return b.String()
 }
