@@ -20,7 +20,7 @@ func (p *Process) Effects(ctx context.Context, opt Options) error {
 		}
 		for _, c := range s.Calls {
 			if c.measured && !c.vacant {
-				c.Effect = c.effect / s.Scale
+				c.Effect, c.rounds = c.effect/s.Scale, math.Sqrt(c.spread)/math.Abs(s.Scale)
 			}
 		}
 		if err := s.pullBack(ctx, opt); err != nil {
@@ -129,7 +129,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 		return err
 	}
 	out := make([]*tensor.Tensor, len(f.Outs))
-	effect, known := 0.0, false
+	effect, spread, known := 0.0, 0.0, false
 	if carries {
 		recorded := rec.Outputs()
 		for i, o := range c.Outputs {
@@ -138,7 +138,8 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 				continue
 			}
 			out[i] = g
-			effect, known = effect+distance(recorded[i], f.Outs[i], g).dot/s.Scale, true
+			d := distance(recorded[i], f.Outs[i], g)
+			effect, spread, known = effect+d.dot/s.Scale, spread+d.spread(), true
 		}
 	} else {
 		out = recordedGrads(rec, f)
@@ -152,7 +153,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 		gs, err = vjp(rec, bound, run, f, out, numbers)
 	}
 	if known { // now that nothing can stop it, to be run once more
-		c.Effect = effect
+		c.Effect, c.rounds = effect, math.Sqrt(spread)/math.Abs(s.Scale)
 	}
 	if err != nil {
 		return err

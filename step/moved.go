@@ -32,7 +32,8 @@ type Moved struct {
 	// nil if there is none.
 	NotFinite *Value
 	// Rounding is how far the rounding of the calls moves the loss that would round anew without the fault: those that
-	// read what the fault made, or all calls of a step behind the update. It is a standard deviation.
+	// read what the fault made, or all calls of a step behind the update. Loss has their recorded errors; a run without
+	// the fault has others. It is the standard deviation of the difference.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
 	// Averaged are calls that drew random numbers which are not known: what the fault does passes
@@ -258,8 +259,8 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 			"what the program made of it", x.escaped)
 	}
 	m.set(loss)
-	if m.Rounding = rounding(m.Step.Calls); m.Rounding == 0 { // its loss is NaN: nobody knows what moves it
-		m.Rounding = rounding(s.Calls)
+	if m.Rounding = m.Step.rounding(m.Step.Calls); m.Rounding == 0 { // its loss is NaN: nobody knows what moves it
+		m.Rounding = s.rounding(s.Calls)
 	}
 	return nil
 }
@@ -309,16 +310,24 @@ func stepsArgument(steps []int) string {
 	return fmt.Sprintf(": steps=[%s]", strings.Join(numbers, ", "))
 }
 
-// rounding is how far the rounding of calls moves the loss of their step, if they round independently of each other.
-// What a wrong call does to it is no rounding.
-func rounding(calls []*Call) float64 {
+// rounding is how far the losses of two runs are apart in which calls of the step round independently of each other.
+// The effect of a call is one draw, which may be small by chance: what its elements' errors do one by one is another
+// measure. The loss itself is a sum in its dtype, of which a unit in the last place is lost. What a wrong call does to
+// the loss is no rounding. It is 0 if nothing is known of the calls.
+func (s *Step) rounding(calls []*Call) float64 {
 	square := 0.0
 	for _, c := range calls {
 		if c.counts() && c.Verdict != verdict.Fail {
-			square += c.Effect * c.Effect
+			square += max(c.Effect*c.Effect, c.rounds*c.rounds)
 		}
 	}
-	return math.Sqrt(square)
+	if square == 0 {
+		return 0
+	}
+	if ulp := s.root.DType().ULP(s.Captured); ulp-ulp == 0 {
+		square += ulp * ulp / 2
+	}
+	return math.Sqrt(2 * square)
 }
 
 // rounding is how far the rounding of the calls moves the loss of the step that read what the faults made: without the
@@ -328,9 +337,8 @@ func (fs faults) rounding(wrong map[*Call]bool) float64 {
 	for _, f := range fs {
 		maps.Copy(reached, f.reached())
 	}
-	return rounding(slices.DeleteFunc(slices.Clone(fs[0].Call.Step.Calls), func(c *Call) bool {
-		return wrong[c] || !reached[c]
-	}))
+	s := fs[0].Call.Step
+	return s.rounding(slices.DeleteFunc(slices.Clone(s.Calls), func(c *Call) bool { return wrong[c] || !reached[c] }))
 }
 
 // A Share is what faults did to the loss of a step behind the first one.

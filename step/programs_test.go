@@ -131,6 +131,9 @@ func TestPrograms(t *testing.T) {
 					m.Step != f.Call.Step && !(m.Update > 0) || m.Calls != max(1, w.Calls) {
 					t.Errorf("without the fault %+v, want %+v", m, *w)
 				}
+				if off := math.Abs(m.Loss - w.Loss); off > m.RoundsBy() {
+					t.Errorf("without the fault %v, off by %.2g, more than %.2g", m.Loss, off, m.RoundsBy())
+				}
 				all, n := tr.Together(context.Background(), m, options(t))
 				if w := want.Together; w != nil && (n != w.Faults || !(math.Abs(all.Loss-w.Loss) <= 1e-6*w.Loss)) {
 					t.Errorf("without all %d faults %+v, want %+v", n, all, *w)

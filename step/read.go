@@ -351,8 +351,7 @@ func (c *Call) measure(v replay.Values) {
 		d := distance(g, w, grad)
 		c.LocalError = worse(c.LocalError, d.relative())
 		if grad != nil {
-			c.effect += d.dot
-			c.measured = true
+			c.effect, c.spread, c.measured = c.effect+d.dot, c.spread+d.spread(), true
 		}
 	}
 }
@@ -368,7 +367,7 @@ func (c *Call) measureMasked(rec *capture.Call) {
 		grad = grads[0]
 	}
 	d := distance(rec.Outputs()[0], want, grad)
-	c.LocalError, c.effect, c.measured = d.relative(), d.dot, grad != nil
+	c.LocalError, c.effect, c.spread, c.measured = d.relative(), d.dot, d.spread(), grad != nil
 }
 
 // addCasts adds to the effect of a call what it does to the loss that torch.autocast rounded arguments inside: by their
@@ -380,7 +379,7 @@ func (c *Call) addCasts(b *opdef.Call, rec *capture.Call) error {
 	}
 	dt := c.Outputs[0].DType
 	grads := tensorsIn(value.NewTuple(rec.GradInputs...))
-	added := 0.0
+	var added, spread float64
 	for i, v := range c.Inputs {
 		t := ls[i].Tensor
 		if t.DType != tensor.Float32 || t.Wrapped {
@@ -393,9 +392,10 @@ func (c *Call) addCasts(b *opdef.Call, rec *capture.Call) error {
 		if k < 0 || k >= len(grads) {
 			return c.measureUnrounded(unrounded(b, dt), rec)
 		}
-		added += distance(roundedTo(t, dt), t, grads[k]).dot
+		d := distance(roundedTo(t, dt), t, grads[k])
+		added, spread = added+d.dot, spread+d.spread()
 	}
-	c.effect += added
+	c.effect, c.spread = c.effect+added, c.spread+spread
 	return nil
 }
 
@@ -410,10 +410,11 @@ func (c *Call) measureUnrounded(b *opdef.Call, rec *capture.Call) error {
 	if err != nil || len(grads) > len(got) {
 		return err
 	}
-	c.effect = 0
+	c.effect, c.spread = 0, 0
 	for i, g := range grads {
 		if comparable(got[i], want[i]) {
-			c.effect += distance(got[i], want[i], g).dot
+			d := distance(got[i], want[i], g)
+			c.effect, c.spread = c.effect+d.dot, c.spread+d.spread()
 		}
 	}
 	return nil
@@ -442,10 +443,12 @@ func worse(a, b float64) float64 {
 
 // A gap is the distance of two tensors.
 type gap struct {
-	square float64 // of got - want
-	norm   float64 // square of want
-	dot    float64 // gradient times got - want
-	odd    int     // elements of which one side is not finite, and the other is or differs
+	square  float64 // of got - want
+	norm    float64 // square of want
+	dot     float64 // gradient times got - want
+	weighed float64 // the square of that, element by element
+	rounded float64 // and where each element is rounded to the dtype of got
+	odd     int     // elements of which one side is not finite, and the other is or differs
 }
 
 // relative is the relative error, infinite if something is not finite that should be.
@@ -461,6 +464,19 @@ func (g gap) relative() float64 {
 	return math.Sqrt(g.square / g.norm)
 }
 
+// spread is the sum of the squares of gradient times error. An error may be small by chance, above all in a result of
+// few elements: it counts at least as what rounding to the dtype makes of it. A result without any error was not
+// rounded.
+func (g gap) spread() float64 {
+	if g.square == 0 {
+		return 0
+	}
+	return max(g.weighed, g.rounded)
+}
+
+// meanRounding is the root mean square of the error of rounding, relative to a value, in units of half the dtype's eps.
+const meanRounding = 0.4
+
 // distance compares two floating tensors of one shape; grad, if not nil and of
 // that shape, weighs their difference. Elements that are not finite on both
 // sides alike count as equal.
@@ -469,6 +485,7 @@ func distance(got, want, grad *tensor.Tensor) gap {
 		grad = nil
 	}
 	n, step := got.Numel(), want.Block()
+	rounding := meanRounding * got.DType.Eps() / 2
 	blocks := (n + step - 1) / step
 	parts := tensor.Make[gap](blocks)
 	tensor.Parallel(blocks, 1, func(a, b int) {
@@ -498,8 +515,9 @@ func distance(got, want, grad *tensor.Tensor) gap {
 				}
 				p.square += d * d
 				p.norm += y[i] * y[i]
-				if d != 0 {
-					p.dot += d * z[i]
+				if z[i] != 0 {
+					e, r := d*z[i], rounding*y[i]*z[i]
+					p.dot, p.weighed, p.rounded = p.dot+e, p.weighed+e*e, p.rounded+r*r
 				}
 			}
 		}
@@ -507,6 +525,7 @@ func distance(got, want, grad *tensor.Tensor) gap {
 	var sum gap
 	for _, p := range parts {
 		sum.square, sum.norm, sum.dot, sum.odd = sum.square+p.square, sum.norm+p.norm, sum.dot+p.dot, sum.odd+p.odd
+		sum.weighed, sum.rounded = sum.weighed+p.weighed, sum.rounded+p.rounded
 	}
 	return sum
 }

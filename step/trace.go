@@ -218,10 +218,11 @@ type Call struct {
 	// effect is the sum of gradient times error over the elements of the results, in
 	// units of the gradient's loss; measured says that there was a gradient.
 	effect   float64
+	spread   float64 // the sum of the squares of gradient times error, as large as rounding makes these
 	measured bool
 	// Effect is the first-order effect of the call's error on the loss; NaN where no
-	// gradient tells.
-	Effect float64
+	// gradient tells. rounds is how large it would be if its elements were rounded anew: a standard deviation.
+	Effect, rounds float64
 	// OnResult is the record of what the error does to a result that is no loss; nil if that was not measured.
 	OnResult   any
 	attributes []attribute
