@@ -221,8 +221,9 @@ func indices(hit []int, n int) string {
 	}
 	step := hit[1] - hit[0]
 	uneven := slices.ContainsFunc(hit, func(i int) bool { return (i-hit[0])%step != 0 })
-	if last > 1 && !uneven && hit[last]-hit[0] == step*last { // two are no period
-		return fmt.Sprintf("every %dth index from %d", step, hit[0])
+	// Two are no period, and neither are those that end before the dimension does.
+	if last > 1 && !uneven && hit[last]-hit[0] == step*last && hit[0] < step && hit[last]+step >= n {
+		return fmt.Sprintf("indices %d to %d in steps of %d", hit[0], hit[last], step)
 	}
 	if len(hit) > 8 {
 		return fmt.Sprintf("%d indices from %d to %d", len(hit), hit[0], hit[last])

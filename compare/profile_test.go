@@ -68,6 +68,24 @@ func TestProfile(t *testing.T) {
 			t.Errorf("%v, %v, want %v", p.Concentrated(), err, tc.where)
 		}
 	}
+	for _, tc := range []struct {
+		wrong []int
+		where string
+	}{
+		{[]int{0, 10, 20, 30}, "indices 0 to 30 in steps of 10"},
+		{[]int{0, 3, 6}, "indices [0 3 6]"}, // a period would go on
+	} {
+		x := slices.Repeat([]float64{1}, 40)
+		for _, i := range tc.wrong {
+			x[i] = 2
+		}
+		p, err := compare.NewProfile(tensor.New(tensor.Float32, []int{40}, x),
+			tensor.Full(tensor.Float32, []int{40}, 1.0), nil)
+		if want := []string{"dimension 0: only " + tc.where + " of 40"}; err != nil ||
+			!slices.Equal(p.Concentrated(), want) {
+			t.Errorf("%v, %v, want %v", p.Concentrated(), err, want)
+		}
+	}
 	if len(p.Map) != rows || len(p.Map[0]) != cols || p.Map[2][39] != 32 || p.Map[2][0] != 0 {
 		t.Errorf("map %v", p.Map)
 	}
