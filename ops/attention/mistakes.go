@@ -170,7 +170,7 @@ func (m *mistakes) grouped() {
 		order[h] = h % own * (heads / own)
 	}
 	m.add(func(x *attentionParts) { x.k, x.v = reordered(x, x.k, order), reordered(x, x.v, order) },
-		"head h of the queries reads head h mod %d of the keys, not h / %d", own, heads/own)
+		"head h of the queries reads head h mod %d of the keys and values, not h / %d", own, heads/own)
 	first := make([]int64, heads) // of those of the queries that share a head
 	for h := 0; h < heads; h += heads / own {
 		first[h] = 1
