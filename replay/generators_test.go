@@ -225,7 +225,8 @@ func TestCausesOfGenerators(t *testing.T) {
 		// too large to be computed under each mistake: a part is
 		{"self is read one further along dimension 1", "torch.matmul", []value.Value{tall, wide},
 			[]value.Value{edited(tall, func(i int, v []float64) float64 { return v[i/90*90+(i+1)%90] }), wide}, nil},
-		{"the division by 2 is left out", "torch.nn.functional.softplus", []value.Value{a, 2.0},
+		{"all elements are multiplied by 2, as if the division by 2 is left out", "torch.nn.functional.softplus",
+			[]value.Value{a, 2.0},
 			[]value.Value{edited(a, func(i int, v []float64) float64 { return 2 * v[i] }), 1.0}, nil},
 		{"input is read as 4 x 3, transposed along dimension 1", "torch.nn.functional.pixel_shuffle",
 			[]value.Value{planes, int64(2)}, []value.Value{edited(planes, func(i int, v []float64) float64 {

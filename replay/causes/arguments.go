@@ -436,7 +436,7 @@ func (c *Search) mistakenArguments(asked func(a opdef.Argument, v value.Value) b
 				}
 				number := c.numberIn(a.Name, v, was)
 				if asked(a, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Number: number,
-					Argument: chosen(a, v), Make: func() (Way, error) {
+					Argument: chosen(a, v), Expected: true, Make: func() (Way, error) {
 						way, err := c.withArgument(a.Name, v)
 						way.Alter = alter
 						return way, err
@@ -822,7 +822,7 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 					if r[1]-r[0] == 1 {
 						text = fmt.Sprintf("index %d of dimension %d of %s counts twice", r[0], d, name)
 					}
-					if !yield(Mistake{Text: text, Cost: doubledBits,
+					if !yield(Mistake{Text: text,
 						Make: c.one(a, func() *tensor.Tensor {
 							return altered(t, d, r[0], r[1], func(x float64) float64 { return 2 * x })
 						})}) {
@@ -842,11 +842,22 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 	}
 }
 
-// alikeForward reports whether two ways give the same first result, or whether that cannot be told: the second gives
-// none of that shape. What is left out is taken for 0 then, as in a sum.
+// alikeForward reports whether two ways give the same first result, or whether that cannot be told: one cannot be run.
+// What is left out is taken for 0 then, as in a sum.
 func (c *Search) alikeForward(first, second func() (Way, error)) bool {
-	var outs [][]float64
-	err := c.Guard(func() error {
+	outs, err := c.bothForward(first, second)
+	return err != nil || !apartAnywhere(outs[0], outs[1])
+}
+
+// sameForward reports whether two ways are known to give the same first result.
+func (c *Search) sameForward(first, second func() (Way, error)) bool {
+	outs, err := c.bothForward(first, second)
+	return err == nil && len(outs[0]) == len(outs[1]) && !apartAnywhere(outs[0], outs[1])
+}
+
+// bothForward are some elements of the first results of two ways.
+func (c *Search) bothForward(first, second func() (Way, error)) (outs [][]float64, err error) {
+	err = c.Guard(func() error {
 		for _, of := range []func() (Way, error){first, second} {
 			way, err := of()
 			if err != nil || way.Call == nil {
@@ -860,7 +871,7 @@ func (c *Search) alikeForward(first, second func() (Way, error)) bool {
 		}
 		return nil
 	})
-	return err != nil || len(outs[0]) != len(outs[1]) || !apartAnywhere(outs[0], outs[1])
+	return outs, err
 }
 
 // missingIndices leaves out the last of whole numbers in a row, or those in an incomplete tile: indices of a table
@@ -935,9 +946,6 @@ func (c *Search) constantOperands() iter.Seq[Mistake] {
 		}
 	}
 }
-
-// doubledBits are those that one element may explain by chance that is doubled: a flipped bit of its exponent does it.
-const doubledBits = 12
 
 // without is t with zeros from an index of a dimension to below another.
 func without(t *tensor.Tensor, d, from, to int) *tensor.Tensor {

@@ -309,6 +309,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 			for m := range source {
 				inner := m
 				m.Text, m.Cost = text+": "+inner.Text, inner.Cost+places[first.Target].cost()
+				m.Truly = inner.truly(func(of string) string { return text + ": " + of })
 				m.Make = func() (Way, error) {
 					way, err := inner.Make()
 					if err != nil || c.refutes(func() (Way, error) { return way, nil }, first) {

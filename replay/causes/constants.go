@@ -74,6 +74,9 @@ func (c *Search) otherConstants(of *Wrong, r rule, i int, k opdef.Constant[*opde
 		}
 		for _, x := range fitted {
 			written := plainNumber(x) || math.IsInf(x, 0) || slices.Contains(knownConstants, x)
+			if of.Got.DType.IsReduced() && fewTimesAs(x, k.Value) { // alike in few bits, and a factor says less
+				continue
+			}
 			if written == others || others && of.Got.DType.IsReduced() ||
 				math.Abs(x) > mostConstant && !math.IsInf(x, 0) {
 				continue
@@ -89,6 +92,13 @@ func (c *Search) otherConstants(of *Wrong, r rule, i int, k opdef.Constant[*opde
 			}
 		}
 	}
+}
+
+// fewTimesAs reports whether a number is nearly another one, doubled, tripled, halved or negated, but not exactly.
+func fewTimesAs(x, was float64) bool {
+	return slices.ContainsFunc(append([]float64{-1}, fewTimes...), func(k float64) bool {
+		return x != k*was && near(x, k*was, 1e-2)
+	})
 }
 
 // knownConstants are those that rules have, and kernels write in other places.

@@ -98,6 +98,8 @@ func (c *Search) componentTexts(factors []float64, near float64) (exact []float6
 					_, rest, _ = strings.Cut(rest, " of ")
 					name, _, _ := strings.Cut(rest, " has ")
 					of = append(of, name)
+				} else if strings.Contains(what, ", that is ") {
+					of = append(of, what)
 				}
 				bits += relatedBits + 2
 			}

@@ -124,9 +124,11 @@ func (c *Search) notGiven() (all []relation) {
 // argument, gives them too.
 func (c *Search) negated(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
+		results := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
+		if results && !onlyNumbers(fails) { // altered tries it
 			return
 		}
+		name := cond(results, "the result is negated") + cond(!results, "all elements of the gradient are negated")
 		var targets []string
 		for i := range fails {
 			if got, want, ok := fails[i].floats(); ok && math.Abs(c.factorOf(got, want)+1) < signNear {
@@ -134,7 +136,7 @@ func (c *Search) negated(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 		if len(targets) > 0 {
-			yield(Mistake{Text: "all elements of the gradient are negated", Rounds: true,
+			yield(Mistake{Text: name, Rounds: true, Expected: true,
 				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 					if !slices.Contains(targets, target) {
 						return t
@@ -144,6 +146,53 @@ func (c *Search) negated(fails []Wrong) iter.Seq[Mistake] {
 		}
 	}
 }
+
+// asIf says of a mistake that makes all results that failed twice as large as is due, or half as large, that it does no
+// more than that: much else does.
+func (c *Search) asIf(k *Cause, fails []Wrong) {
+	if k.mistake == nil || k.mistake.Expected || k.Pattern || strings.Contains(k.Text, "multiplied by") {
+		return
+	}
+	common := 0.0
+	for i := range fails {
+		if fails[i].Backward() {
+			continue
+		}
+		got, want, ok := fails[i].floats()
+		if !ok || !slices.Contains(k.Targets, fails[i].Target) {
+			return
+		}
+		x, y, ok := c.read(got, want)
+		if !ok {
+			return
+		}
+		for _, by := range []float64{2, 0.5} {
+			if (common == 0 || common == by) && allTimes(got.DType, x, y, by) {
+				common = by
+			}
+		}
+		if common == 0 || !allTimes(got.DType, x, y, common) {
+			return
+		}
+	}
+	if common != 0 {
+		k.Text = fmt.Sprintf("all elements are multiplied by %g, ", common) + asIfSaid + k.Text
+	}
+}
+
+// allTimes reports whether elements are so many times as large as others, but for rounding.
+func allTimes(dt tensor.DType, x, y []float64, by float64) bool {
+	for i := range x {
+		z := dt.Round(by * y[i])
+		if !alike(x[i], z) && !(math.Abs(x[i]-z) <= 4*dt.ULP(z)) {
+			return false
+		}
+	}
+	return true
+}
+
+// asIfSaid comes before a mistake that is one of many.
+const asIfSaid = "as if "
 
 // signNear is how near to -1 the factor of a value is that is negated.
 const signNear = 1e-2

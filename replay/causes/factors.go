@@ -106,7 +106,7 @@ func numberOf(v value.Value) (float64, bool) {
 }
 
 // twoArguments gives two arguments other values at once.
-func (c *Search) twoArguments() iter.Seq[Mistake] {
+func (c *Search) twoArguments(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		all, tried := c.Bound.Arguments(), 0
 		for i, a := range all {
@@ -121,8 +121,16 @@ func (c *Search) twoArguments() iter.Seq[Mistake] {
 						}
 						text := fmt.Sprintf("%s is %s, not %s, and %s is %s, not %s", a.Name, shown(x),
 							shown(a.Python()), b.Name, shown(y), shown(b.Python()))
-						if !yield(Mistake{Text: text, Make: func() (Way, error) {
+						both := func() (Way, error) {
 							return c.withArguments(map[string]value.Value{a.Name: x, b.Name: y})
+						}
+						if !yield(Mistake{Text: text, Make: func() (Way, error) {
+							for _, one := range []map[string]value.Value{{a.Name: x}, {b.Name: y}} {
+								if c.sameFew(both, func() (Way, error) { return c.withArguments(one) }, &fails[0]) {
+									return Way{}, errNoValue // the other argument changes nothing
+								}
+							}
+							return both()
 						}}) {
 							return
 						}
@@ -131,6 +139,17 @@ func (c *Search) twoArguments() iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// sameFew reports whether two ways give the same few elements of a value.
+func (c *Search) sameFew(first, second func() (Way, error), r *Wrong) (same bool) {
+	_ = c.Guard(func() error { // what cannot be run is not the same
+		_, _, x := c.few(first, r.Target)
+		_, _, y := c.few(second, r.Target)
+		same = len(x) > 0 && slices.EqualFunc(x, y, alike)
+		return nil
+	})
+	return same
 }
 
 // mostPairs is the number of pairs of arguments that are tried.

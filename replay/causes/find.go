@@ -20,6 +20,8 @@ import (
 // there is none, what the errors depend on is said.
 func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	all := fails
+	c.gradientsOnly = !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
+	c.firstFail = fails[0].Target
 	plain, fails := c.Plain(fails)
 	if slices.ContainsFunc(plain, Cause.infinite) { // why they are says more
 		tried := 0
@@ -44,6 +46,9 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 	}
 	tried := 0
 	found := c.likeliest(fails, said, &tried, explains)
+	for i := range found {
+		c.asIf(&found[i], fails)
+	}
 	if rest := unexplainedGradients(fails, found); len(rest) > 0 && !c.Work.Over() {
 		found = c.besidesResults(fails, rest, found, &tried, explains)
 	}
@@ -232,7 +237,9 @@ func (c *Search) again(sources []iter.Seq[Mistake], fails []Wrong,
 			break
 		}
 		for m := range source {
-			if !slices.Contains(c.Likely, m.Text) {
+			if !slices.ContainsFunc(c.Likely, func(text string) bool {
+				return text == m.Text || strings.HasSuffix(text, asIfSaid+m.Text)
+			}) {
 				continue
 			}
 			k := explains(m, fails)
@@ -288,7 +295,8 @@ func (m Mistake) cost() float64 {
 // Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
 // the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer
 // than rounding, nor than nine of ten others do. Equal elements count a few times at most: zeros are what many
-// mistakes make. Elements that are not finite say by their places alone what made them: see ofPlaces.
+// mistakes make. Elements that are doubled, halved or negated say little: see doubledBits. Elements that
+// are not finite say by their places alone what made them: see ofPlaces.
 func Evidence(got, due, made *tensor.Tensor) float64 { return Mistake{}.Evidence(got, due, made) }
 
 // Evidence is that of a recorded value for a mistake.
@@ -332,6 +340,9 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 			continue
 		}
 		most := min(most, significant(x[i]))
+		if z := dt.Round(y[i]); z != 0 && (x[i] == 2*z || 2*x[i] == z || x[i] == -z) && !m.Known && !m.Expected {
+			most = min(most, doubledBits)
+		}
 		sum += max(-most, min(most, math.Log2(b/a)))
 	}
 	sum /= inCommon(dt, x, z, got.Shape)
@@ -408,6 +419,10 @@ func significant(x float64) float64 {
 
 // mostEqual is how many elements of one value count as evidence.
 const mostEqual = 8
+
+// doubledBits are how many one element explains at most that is twice or half of what is due, or its negative: a
+// flipped bit does that, too, and so do many mistakes of a formula.
+const doubledBits = 12
 
 // apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number
 // as 0, and others that are not finite on one side are sixteen times that apart.

@@ -289,13 +289,28 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 					continue
 				}
 				inner := m
-				for _, x := range shortened(factor, 1) {
-					m := Mistake{Text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.Text, x),
-						Rounds: true, Like: inner.Text, Cost: inner.Cost + digits(x), Make: func() (Way, error) {
+				of := func(x, cost float64, is string) bool {
+					besides := fmt.Sprintf(", and all elements are multiplied by %.7g", x) + is
+					return yield(Mistake{Text: inner.Text + besides,
+						Truly:  inner.truly(func(text string) string { return text + besides }),
+						Rounds: true, Like: inner.Text, Cost: inner.Cost + cost, Make: func() (Way, error) {
 							way, err := inner.Make()
 							return way.Then(times(x)), err
-						}}
-					if !yield(m) {
+						}})
+				}
+				if got.DType.IsReduced() && near(factor, 1, 4*got.DType.Eps()) { // roundings give that, too
+					continue
+				}
+				about := factorError(got)
+				numbers := slices.DeleteFunc(shortened(factor, 1), func(x float64) bool {
+					return !near(x, factor, about)
+				})
+				if k, ok := c.related(factor, about); ok && !near(k.x, 1, 1e-2) && !plainNumber(numbers[0]) &&
+					!of(k.x, min(digits(k.x), relatedBits), ", that is "+k.text) {
+					return
+				}
+				for _, x := range numbers {
+					if !of(x, digits(x), "") {
 						return
 					}
 				}
@@ -629,6 +644,12 @@ func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) 
 		found = append(found, shortened(x, was)...)
 		return nil
 	})
+	if len(found) > 0 && onlyOneNumber([]Wrong{*of}) { // which some number explains by chance, hardly a short one
+		fitted := found[len(found)-1]
+		found = slices.DeleteFunc(found, func(x float64) bool {
+			return of.Got.DType.IsReduced() || !plainNumber(x) || !near(x, fitted, nearness(of.Got.DType))
+		})
+	}
 	return found
 }
 

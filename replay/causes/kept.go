@@ -53,7 +53,8 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 		if _, _, ok := r.floats(); !ok {
 			return
 		}
-		try := func(what, name string, n int, make func(k keeping) func() (Way, error)) bool {
+		// cut is the call without the indices that do not count, nil if there is none.
+		tryCut := func(what, name string, n int, make, cut func(k keeping) func() (Way, error)) bool {
 			for _, k := range keepings(n) {
 				if c.Work.Over() {
 					return false
@@ -62,13 +63,24 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 				if !c.nearer(run, r) {
 					continue
 				}
-				if !yield(Mistake{Text: fmt.Sprintf("of %s %s, only %s of %d", what, name, k.text, n) +
-					" counts"[:6+btoi(k.one)], Rounds: true,
-					Make: run}) {
+				text := fmt.Sprintf("of %s %s, only %s of %d", what, name, k.text, n) + " counts"[:6+btoi(k.one)]
+				m := Mistake{Text: text, Rounds: true, Make: run}
+				if cut != nil {
+					m.Truly = func() string {
+						if c.sameForward(run, cut(k)) {
+							return text
+						}
+						return text + ": the others are taken for 0"
+					}
+				}
+				if !yield(m) {
 					return false
 				}
 			}
 			return true
+		}
+		try := func(what, name string, n int, make func(k keeping) func() (Way, error)) bool {
+			return tryCut(what, name, n, make, nil)
 		}
 		some := func(n, inner int, k keeping) func(t *tensor.Tensor) *tensor.Tensor {
 			return func(t *tensor.Tensor) *tensor.Tensor {
@@ -113,9 +125,9 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 			}
 			for d, n := range a.Tensor.Shape {
 				inner := tensor.Numel(a.Tensor.Shape[d+1:])
-				if !try(fmt.Sprintf("dimension %d of", d), argName(a), n, func(k keeping) func() (Way, error) {
+				if !tryCut(fmt.Sprintf("dimension %d of", d), argName(a), n, func(k keeping) func() (Way, error) {
 					return c.one(a, func() *tensor.Tensor { return some(n, inner, k)(a.Tensor) })
-				}) {
+				}, func(k keeping) func() (Way, error) { return c.cutTo(a, d, k) }) {
 					return
 				}
 			}
@@ -173,15 +185,7 @@ func (c *Search) pickedIndices(fails []Wrong) iter.Seq[Mistake] {
 			}
 			for d, n := range t.Shape {
 				for _, k := range keepings(n) {
-					kept := slices.DeleteFunc(upTo(0, n), func(i int) bool { return !k.holds(i) })
-					shape, inner := slices.Clone(t.Shape), tensor.Numel(t.Shape[d+1:])
-					shape[d] = len(kept)
-					run := c.one(a, func() *tensor.Tensor {
-						return gatheredIn(t, shape, func(i int) int {
-							row := i / inner / len(kept)
-							return (row*n+kept[i/inner%len(kept)])*inner + i%inner
-						})
-					})
+					run := c.cutTo(a, d, k)
 					if c.Work.Over() {
 						return
 					}
@@ -194,6 +198,21 @@ func (c *Search) pickedIndices(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// cutTo is the call of an operand that has only some indices of a dimension.
+func (c *Search) cutTo(a opdef.Arg, d int, k keeping) func() (Way, error) {
+	t := a.Tensor
+	n := t.Shape[d]
+	kept := slices.DeleteFunc(upTo(0, n), func(i int) bool { return !k.holds(i) })
+	shape, inner := slices.Clone(t.Shape), tensor.Numel(t.Shape[d+1:])
+	shape[d] = len(kept)
+	return c.one(a, func() *tensor.Tensor {
+		return gatheredIn(t, shape, func(i int) int {
+			row := i / inner / len(kept)
+			return (row*n+kept[i/inner%len(kept)])*inner + i%inner
+		})
+	})
 }
 
 // resultsInOrder are results that all stand in another order along a dimension, with few elements at each index, or

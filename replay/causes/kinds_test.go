@@ -158,6 +158,12 @@ func TestRelated(t *testing.T) {
 			t.Errorf("%v is %q, want %q", x, k.text, want)
 		}
 	}
+	square, _ := searched(t, "torch.nn.functional.linear", rows(2, 4, 20), rows(3, 16, 20), rows(4, 16))
+	for _, x := range []float64{2, 0.25} { // roots of 4 and of 16
+		if k, ok := square.related(x, 4e-6); ok && strings.Contains(k.text, "sqrt") {
+			t.Errorf("%v is %q", x, k.text)
+		}
+	}
 	if text, ok := c.fittedText("lr", 0.00397, 0.02, tensor.Float16); ok {
 		t.Error("a number nobody means is known to few digits: ", text)
 	}

@@ -169,7 +169,7 @@ func (c *Search) unwrittenEdges(fails []Wrong) iter.Seq[Mistake] {
 			if first {
 				which = "first"
 			}
-			text := fmt.Sprintf("nothing is written at the %s index of dimension %d and of dimension %d: they are zero",
+			text := fmt.Sprintf("it is zero at the %s index of dimension %d and of dimension %d, "+asIfUnwritten,
 				which, dims[0], dims[1])
 			at := onEdge(got.Shape, dims, first)
 			if !yield(Mistake{Text: text, Cost: edgeBits, Rounds: true, Make: c.resultIs(r.Target, func(i int) int {
@@ -236,10 +236,33 @@ func onEdge(shape, dims []int, first bool) func(i int) bool {
 	}
 }
 
-// conjugates reports whether a call takes the complex conjugate of an operand: its first result is multiplied by -i,
-// not by i, where the operand is multiplied by i.
-func (c *Search) conjugates(a opdef.Arg) (is bool) {
-	if c.Ran == nil || len(c.Ran.Outs) == 0 || !c.Ran.Outs[0].DType.IsComplex() || a.Tensor.Numel() > mostConjugated {
+// conjugateText says of an operand whose complex conjugate is read that it is taken, or that it is not where it is due.
+// Gradients alone that are neither are those of a call with the conjugate.
+func (c *Search) conjugateText(a opdef.Arg) string {
+	if !c.gradientsOnly {
+		if c.Ran != nil && len(c.Ran.Outs) > 0 && c.turnedBack(a, func(w Way) (was, made *tensor.Tensor) {
+			f, err := w.Call.Forward()
+			if err != nil || len(f.Outs) == 0 {
+				return nil, nil
+			}
+			return c.Ran.Outs[0], f.Outs[0]
+		}) {
+			return "the complex conjugate of %s is not taken"
+		}
+		return conjugateTaken
+	}
+	if c.Under != nil && c.turnedBack(a, func(w Way) (was, made *tensor.Tensor) {
+		return c.Under(Way{Call: c.Bound, Original: c.Original}, c.firstFail), c.Under(w, c.firstFail)
+	}) {
+		return "in the gradient, the complex conjugate of %s is not taken"
+	}
+	return "the gradient is that of the complex conjugate of %s"
+}
+
+// turnedBack reports whether a call takes the complex conjugate of an operand: its value is multiplied by -i, not by i,
+// where the operand is multiplied by i. of gives the value, and that under a way.
+func (c *Search) turnedBack(a opdef.Arg, of func(w Way) (was, made *tensor.Tensor)) (is bool) {
+	if a.Tensor.Numel() > mostConjugated {
 		return false
 	}
 	_ = c.Guard(func() error { // what cannot be computed is not known to be
@@ -249,14 +272,14 @@ func (c *Search) conjugates(a opdef.Arg) (is bool) {
 		if err != nil || way.Call == nil {
 			return err
 		}
-		f, err := way.Call.Forward()
-		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, c.Ran.Outs[0].Shape) ||
-			!f.Outs[0].DType.IsComplex() {
-			return err
+		was, made := of(way)
+		if was == nil || made == nil || !was.DType.IsComplex() || !made.DType.IsComplex() ||
+			!slices.Equal(made.Shape, was.Shape) {
+			return nil
 		}
 		size, off := 0.0, 0.0
-		for i := range f.Outs[0].Numel() {
-			y, z := tensor.At[complex128](c.Ran.Outs[0], i), tensor.At[complex128](f.Outs[0], i)
+		for i := range made.Numel() {
+			y, z := tensor.At[complex128](was, i), tensor.At[complex128](made, i)
 			d := z + y*1i
 			size, off = size+real(y)*real(y)+imag(y)*imag(y), off+real(d)*real(d)+imag(d)*imag(d)
 		}

@@ -62,7 +62,7 @@ func TestUnwrittenEdges(t *testing.T) {
 		}
 		return tensor.New(tensor.Float32, outs[0].Shape, v).Rounded()
 	}
-	text := "nothing is written at the last index of dimension 1 and of dimension 2: they are zero"
+	text := "it is zero at the last index of dimension 1 and of dimension 2, as if not written"
 	same64(t, text, made(t, c.unwrittenEdges([]Wrong{{Target: "output[0]", Got: edge(1, 2), Want: outs[0]}}), text,
 		"output[0]", outs[0]), elements(edge(1, 2)))
 	for m := range c.unwrittenEdges([]Wrong{{Target: "output[0]", Got: edge(2), Want: outs[0]}}) {

@@ -54,7 +54,7 @@ func (m *misplaced) arrangements() (all []arrangement) {
 		all = append(all, m.inOrder(d, fmt.Sprintf("dimension %d", d))...)
 	}
 	if side, of := m.triangle(); side != "" {
-		all = append(all, arrangement{"elements " + side + " the diagonal are not written", 1, false, of})
+		all = append(all, arrangement{"elements " + side + " the diagonal are " + zeroUnwritten, 1, false, of})
 	}
 	if d := m.backwards(); d >= 0 {
 		inner := tensor.Numel(m.shape[d:])
@@ -67,7 +67,7 @@ func (m *misplaced) arrangements() (all []arrangement) {
 	if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
 		rows := *m
 		rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
-		all = append(all, rows.inOrder(0, fmt.Sprintf("%d rows", rows.shape[0]))...)
+		all = append(all, rows.inOrder(0, fmt.Sprintf("sequence of %d rows", rows.shape[0]))...)
 	}
 	return all
 }
@@ -282,26 +282,29 @@ func btoi(b bool) int {
 	return 0
 }
 
+// zeroUnwritten is said of parts that are zero. That nobody wrote them is one reason.
+const zeroUnwritten = "zero, " + asIfUnwritten
+
 // unwrittenText says which of n parts are not written: the last, others that follow each
 // other, or every so many; empty of parts that have no such order.
 func unwrittenText(d, n int, parts []int) string {
 	k, first, last := len(parts), parts[0], parts[len(parts)-1]
 	if k == 1 {
 		if first == n-1 {
-			return fmt.Sprintf("the last of dimension %d is not written", d)
+			return fmt.Sprintf("the last of dimension %d is "+zeroUnwritten, d)
 		}
-		return fmt.Sprintf("index %d of dimension %d is not written", first, d)
+		return fmt.Sprintf("index %d of dimension %d is "+zeroUnwritten, first, d)
 	}
 	step, ok := progression(parts)
 	switch {
 	case !ok:
 		return ""
 	case first == n-k:
-		return fmt.Sprintf("the last %d of dimension %d are not written", k, d)
+		return fmt.Sprintf("the last %d of dimension %d are "+zeroUnwritten, k, d)
 	case step == 1:
-		return fmt.Sprintf("indices %d to %d of dimension %d are not written", first, last, d)
+		return fmt.Sprintf("indices %d to %d of dimension %d are "+zeroUnwritten, first, last, d)
 	case first < step && last+step >= n:
-		return fmt.Sprintf("each index of dimension %d that is %d mod %d is not written", d, first, step)
+		return fmt.Sprintf("each index of dimension %d that is %d mod %d is "+zeroUnwritten, d, first, step)
 	}
 	return ""
 }
@@ -723,23 +726,34 @@ const mostBlock = 16
 var permutations = []permutation{
 	{"read one further", func(i, n int) int { return (i + 1) % n }},
 	{"read one back", func(i, n int) int { return (i + n - 1) % n }},
-	{"read with neighbours exchanged", func(i, n int) int { return min(i^1, n-1) }},
+	{"read with neighbours exchanged", groupsExchanged(1)},
 	{"read with halves exchanged", func(i, n int) int { return (i + n/2) % n }},
 	{"read backwards", func(i, n int) int { return n - 1 - i }},
 	{"read in two interleaved halves", func(i, n int) int { return i%2*((n+1)/2) + i/2 }},
 	{"read at the first index alone", func(int, int) int { return 0 }},
 	{"read at even indices alone", func(i, n int) int { return i &^ 1 }},
-	{"read at odd indices alone", func(i, n int) int { return min(i|1, n-1) }},
+	{"read at odd indices alone", func(i, n int) int { return i | 1&^(n%2) }},
 	{"read in the first half, each index twice", func(i, n int) int { return i / 2 }},
 	{"read in the first half, which is repeated", func(i, n int) int { return i % ((n + 1) / 2) }},
 	{"read in the first quarter, each index four times", func(i, n int) int { return i / 4 }},
 	{"read in the first third, which is repeated", repeated(3)},
 	{"read in the first quarter, which is repeated", repeated(4)},
 	{"read in the first eighth, each index eight times", func(i, n int) int { return i / 8 }},
-	{"read with pairs exchanged", func(i, n int) int { return min(i^2, n-1) }},
-	{"read with fours exchanged", func(i, n int) int { return min(i^4, n-1) }},
-	{"read with eights exchanged", func(i, n int) int { return min(i^8, n-1) }},
-	{"read with sixteens exchanged", func(i, n int) int { return min(i^16, n-1) }},
+	{"read with pairs exchanged", groupsExchanged(2)},
+	{"read with fours exchanged", groupsExchanged(4)},
+	{"read with eights exchanged", groupsExchanged(8)},
+	{"read with sixteens exchanged", groupsExchanged(16)},
+}
+
+// groupsExchanged are the indices of which each group of a power of two is exchanged with the next one. Those stay
+// whose counterpart is missing.
+func groupsExchanged(group int) func(i, n int) int {
+	return func(i, n int) int {
+		if i^group < n {
+			return i ^ group
+		}
+		return i
+	}
 }
 
 // repeated are the indices of the first of so many equal parts, again in each of the others; all where there are none.

@@ -35,7 +35,7 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 			causes[i].Targets = append(causes[i].Targets, r.Target)
 		default:
 			causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty,
-				oneNumber: isOneNumber(&r), zeros: strings.HasPrefix(text, nothingWritten)})
+				oneNumber: isOneNumber(&r), zeros: strings.Contains(text, nothingWritten)})
 		}
 	}
 	if slices.ContainsFunc(causes, Cause.ofResult) {
@@ -152,8 +152,8 @@ func oneNumber(got, want *tensor.Tensor) (number float64, wrong []int, due []flo
 
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
 
-// nothingWritten is said of a value that is all zero.
-const nothingWritten = "nothing was written"
+// nothingWritten is said of a value that is all zero. Its zeros do not tell who wrote them.
+const nothingWritten = "zero, as if nothing was written"
 
 // unwritten says of a value all of whose elements are the same, zero or NaN as in memory that nobody wrote, that they
 // are, if most are due to be others.
@@ -179,9 +179,9 @@ func unwritten(got, want *tensor.Tensor) string {
 		return ""
 	case x[0] == 0:
 		if !slices.ContainsFunc(elements(want), func(y float64) bool { return !(y < 0) }) { // as of a maximum
-			return fmt.Sprintf(nothingWritten+", or nothing below zero: all %d elements are zero", n)
+			return fmt.Sprintf("all %d elements are "+nothingWritten+", or nothing below zero", n)
 		}
-		return fmt.Sprintf(nothingWritten+": all %d elements are zero", n)
+		return fmt.Sprintf("all %d elements are "+nothingWritten, n)
 	}
 	if !others && got.DType.IsFloat() && tensor.At[float64](want, 0) != 0 { // a factor says more
 		return ""
@@ -237,11 +237,15 @@ func (c *Search) unwrittenPlace(got, want *tensor.Tensor) string {
 	if text := c.alikeWhere(got, want); text != "" {
 		return text
 	}
-	if v[0] == 0 && mostlyZero(want) { // as those around it: nobody can tell that from a zero that is written
-		return fmt.Sprintf("it is zero %s: all %d elements are", p, len(v))
+	unwritten := ""
+	if v[0] != v[0] || v[0] == 0 && !mostlyZero(want) { // or as those around it
+		unwritten = ", " + asIfUnwritten
 	}
-	return fmt.Sprintf("nothing is written %s: all %d elements are %s", p, len(v), constant(v[0]))
+	return fmt.Sprintf("it is %s %s: all %d elements are%s", constant(v[0]), p, len(v), unwritten)
 }
+
+// asIfUnwritten is said of zeros at a place where others are due.
+const asIfUnwritten = "as if not written"
 
 // mostlyZero reports whether at least half of the elements that are due are zero.
 func mostlyZero(want *tensor.Tensor) bool {
@@ -406,7 +410,8 @@ func (c *Search) unwrittenAt(fails []Wrong) iter.Seq[Mistake] {
 				slices.ContainsFunc(p.elements(got), func(x float64) bool { return x != 0 }) {
 				continue
 			}
-			if !yield(Mistake{Text: "nothing is written " + p.String(), Cost: p.cost(), Make: c.resultIs(r.Target,
+			text := "it is zero " + p.String() + ", " + asIfUnwritten
+			if !yield(Mistake{Text: text, Cost: p.cost(), Make: c.resultIs(r.Target,
 				func(i int) int {
 					if p.holds(i) {
 						return -1

@@ -42,7 +42,7 @@ func TestPlain(t *testing.T) {
 		text string
 		got  *tensor.Tensor
 	}{
-		{"nothing was written: all 200 elements are zero", made(func(float64) float64 { return 0 })},
+		{"all 200 elements are zero, as if nothing was written", made(func(float64) float64 { return 0 })},
 		{"results are rounded toward zero", made(func(x float64) float64 {
 			return side(x, func(y float64) bool { return math.Abs(y) <= math.Abs(x) })
 		})},
@@ -94,7 +94,7 @@ func TestNotFinite(t *testing.T) {
 	}), int64(1))
 	none := tensor.Full(tensor.Float32, []int{10}, 0.0)
 	causes, _ = c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: none}})
-	if len(causes) != 1 || causes[0].Text != "nothing was written, or nothing below zero: all 10 elements are zero" {
+	if len(causes) != 1 || causes[0].Text != "all 10 elements are zero, as if nothing was written, or nothing below zero" {
 		t.Error(causes)
 	}
 }

@@ -209,6 +209,10 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 		}
 		for _, a := range c.operands() {
 			if r := regionOf(a.Tensor, got, want); r != nil {
+				if p := wholePlace(got, want); p != nil { // as likely as a number that only lies there
+					found = []Cause{{Text: "wrong only " + p.String()}}
+					return nil
+				}
 				found = append(found, Cause{Text: fmt.Sprintf("wrong only where %s is %s", argName(a), r)})
 			} else if f := courseOf(a.Tensor, got, want); f != nil {
 				text := fmt.Sprintf("another function of %s, wrong by up to %.2g %% where it is %.4g", argName(a),
@@ -227,6 +231,21 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 	return patterns(found)
 }
 
+// wholePlace is the place all of whose elements are wrong, and no others, nil if there is none.
+func wholePlace(got, want *tensor.Tensor) *place {
+	p := placeOf(got, want, nil)
+	if p == nil || p.parts() == 0 {
+		return nil
+	}
+	off := offIn(got, want, nil)
+	for i := range got.Numel() {
+		if off(i) != p.holds(i) {
+			return nil
+		}
+	}
+	return p
+}
+
 // patterns are causes that only say where values are wrong.
 func patterns(found []Cause) []Cause {
 	for i := range found {
@@ -242,6 +261,11 @@ func (c *Search) beyond(fails []Wrong) (found []Cause) {
 		return nil
 	}
 	_ = c.Guard(func() error {
+		if p := placeOf(got, want, fails[0].Allowed); p != nil && p.parts() > 0 && len(p.edges) == 0 {
+			// which needs no operand
+			found = []Cause{{Text: "wrong only " + p.String(), Targets: []string{fails[0].Target}}}
+			return nil
+		}
 		if p := c.beyondOf(got, want, fails[0].Allowed); p != nil {
 			found = []Cause{{Text: "wrong only " + p.String(), Targets: []string{fails[0].Target}}}
 		}
@@ -286,20 +310,24 @@ func factorsOfParts(got, want *tensor.Tensor) string {
 			up[k] /= down[k]
 			low, high = math.Min(low, up[k]), math.Max(high, up[k])
 		}
-		most, scaled := math.Max(math.Abs(high-1), math.Abs(low-1)), 0
+		most, scaled, spread := math.Max(math.Abs(high-1), math.Abs(low-1)), 0, high-low
+		low, high = math.Inf(1), math.Inf(-1)
 		for _, f := range up { // those that are not left as they were
 			if math.Abs(f-1) > sameFactor*most {
-				scaled++
+				scaled, low, high = scaled+1, math.Min(low, f), math.Max(high, f)
 			}
 		}
 		for i := range g {
 			e := g[i] - up[i/p.inner%p.n]*w[i]
 			rest += e * e
 		}
-		if rest <= unexplained*total && high-low > 0.1*most {
+		if rest <= unexplained*total && spread > 0.1*most {
 			how := fmt.Sprintf("multiplied by a factor of its own, between %.4g and %.4g", low, high)
+			if high-low <= sameFactor*most {
+				how = fmt.Sprintf("multiplied by %.3g", (low+high)/2)
+			}
 			switch {
-			case scaled < p.n && high-1 <= sameFactor*most && allAre(up, func(f float64) bool {
+			case scaled < p.n && allAre(up, func(f float64) bool {
 				return f == 0 || math.Abs(f-1) <= sameFactor*most
 			}):
 				return fmt.Sprintf("each of %d %s is zero; the others are right", scaled, p.some())
@@ -336,6 +364,9 @@ func courseOf(x, got, want *tensor.Tensor) *course {
 		return nil
 	}
 	v, g, w := sample(x), sample(got), sample(want)
+	if numbers := slices.Sorted(slices.Values(v)); len(slices.Compact(numbers)) < fewestInCourse/2 {
+		return nil
+	}
 	order := tensor.Make[int](len(v))
 	for i := range v {
 		if e := g[i] - w[i]; math.IsNaN(e) || math.IsInf(e, 0) || math.IsNaN(v[i]) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -30,6 +31,9 @@ var constants = []relation{
 type size struct {
 	n    int
 	text string // "dimension 1 of input has 25"
+	// terms says that each result has so many: their root is a scale more often than that of a dimension, which many a
+	// whole number is by chance.
+	terms bool
 }
 
 // sizes are those of the call, from 3 on, each once: lengths, products of the last of them, terms of each result, whole
@@ -38,7 +42,8 @@ func (c *Search) sizes() (all []size) {
 	seen := map[int]bool{}
 	add := func(n int, format string, args ...any) {
 		if n >= leastSize && !seen[n] {
-			seen[n], all = true, append(all, size{n, fmt.Sprintf(format, args...) + fmt.Sprintf(" %d", n)})
+			seen[n], all = true, append(all, size{n, fmt.Sprintf(format, args...) + fmt.Sprintf(" %d", n),
+				strings.HasSuffix(format, "for each of the result:")})
 		}
 	}
 	operands := c.operands()
@@ -101,9 +106,12 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 	for _, s := range c.sizes() {
 		n := float64(s.n)
 		padded := 1 << bits.Len(uint(s.n-1))
-		if is(1/n, fmt.Sprintf("1/%d: %s", s.n, s.text)) || is(n, fmt.Sprintf("%d: %s", s.n, s.text)) ||
-			is(1/math.Sqrt(n), fmt.Sprintf("1/sqrt(%d): %s", s.n, s.text)) ||
-			is(math.Sqrt(n), fmt.Sprintf("sqrt(%d): %s", s.n, s.text)) {
+		if is(1/n, fmt.Sprintf("1/%d: %s", s.n, s.text)) || is(n, fmt.Sprintf("%d: %s", s.n, s.text)) {
+			return found, true
+		}
+		if root := math.Sqrt(n); (root != math.Trunc(root) || s.terms || c.scales()) &&
+			(is(1/root, fmt.Sprintf("1/sqrt(%d): %s", s.n, s.text)) ||
+				is(root, fmt.Sprintf("sqrt(%d): %s", s.n, s.text))) {
 			return found, true
 		}
 		for _, m := range []int{s.n - 1, s.n + 1, padded} {

@@ -39,6 +39,9 @@ type Search struct {
 	formed bool                 // form is known
 	bare   map[string][]float64 // some elements that form gives of values that failed, where it explains them
 	looked int                  // mistakes that few elements refuted before they were tried
+	// gradientsOnly says that no result failed, and firstFail is the first value that did.
+	gradientsOnly bool
+	firstFail     string
 }
 
 // A Wrong is a value that failed, with the one that is due; both are nil if there are no such tensors.
@@ -158,6 +161,8 @@ type Mistake struct {
 	// Precision: see opdef.Mistake.
 	Precision bool
 	Known     bool // kernels are known to make it: see knownBits
+	// Expected says that it is as likely as that a bit is flipped: an argument that has another value, a sign.
+	Expected bool
 	// Rival: it is another operator, which gives the values themselves, not values that rounding its steps to 16 bits
 	// may explain.
 	Rival bool
@@ -169,6 +174,14 @@ type Mistake struct {
 	Argument bool
 	// Cost is how many bits of what was recorded went into the mistake: numbers that were fitted, the place of errors.
 	Cost float64
+}
+
+// truly is Truly of a mistake with a text around that of this one, nil if that is its Text.
+func (m Mistake) truly(around func(text string) string) func() string {
+	if m.Truly == nil {
+		return nil
+	}
+	return func() string { return around(m.Truly()) }
 }
 
 // Few is of how many elements that were wrong one may still be under the mistake: of more
@@ -259,7 +272,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.constants(fails, asIf),
 		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails), c.repeatedRuns(fails),
 		c.joinedSections(fails),
-		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
+		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(fails), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
 		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.misread(offsetParts),
 		c.misreadIncoming(offsetParts),

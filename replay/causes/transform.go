@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A transformation is what a kernel makes of a tensor by mistake: it reads other elements, or other numbers. The same
@@ -34,11 +35,15 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 		for _, a := range c.readable() {
 			name := argName(a)
 			for _, f := range transformations(a.Tensor) {
-				if f.text == conjugateTaken && c.conjugates(a) {
-					f.text = "the complex conjugate of %s is not taken"
+				if f.text == conjugateTaken {
+					f.text = c.conjugateText(a)
 				}
-				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
-					Scales: f.scales, NotFinite: strings.HasSuffix(f.text, " is taken for NaN"),
+				var truly func() string
+				if strings.HasSuffix(f.text, takenForNaN) {
+					truly = func() string { return fmt.Sprintf(f.text, name) + c.onlyWhere(a.Tensor, f.of) }
+				}
+				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Truly: truly, Rounds: f.rounds, Numbers: f.numbers,
+					Scales: f.scales, NotFinite: strings.HasSuffix(f.text, takenForNaN),
 					Like: cond(f.like != "", name+f.like),
 					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
 					return
@@ -46,6 +51,58 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// onlyWhere says where in an operand the elements lie that a transformation changes, if they fill all rows along the
+// dimension that the call reduces or scans, or begin them: of such elements elsewhere nothing is known. It is empty if
+// they lie anywhere.
+func (c *Search) onlyWhere(t *tensor.Tensor, of func(t *tensor.Tensor) *tensor.Tensor) (text string) {
+	_ = c.Guard(func() error { // what cannot be read lies anywhere
+		x, y := elements(t), elements(of(t))
+		for _, d := range c.alongDims(t) {
+			n := t.Shape[d]
+			inner, full, leading, several := tensor.Numel(t.Shape[d+1:]), true, true, false
+			for i := range x {
+				at, is := i/inner%n, !alike(x[i], y[i])
+				if at == 0 {
+					continue
+				}
+				before := !alike(x[i-inner], y[i-inner])
+				full, leading = full && is == before, leading && (before || !is)
+				several = several || is && before
+			}
+			switch {
+			case !several:
+			case full:
+				text = fmt.Sprintf(", where all of dimension %d is", d)
+				return nil
+			case leading:
+				text = fmt.Sprintf(", where dimension %d begins with it", d)
+				return nil
+			}
+		}
+		return nil
+	})
+	return text
+}
+
+// alongDims are the dimensions of an operand that an argument names: dim.
+func (c *Search) alongDims(t *tensor.Tensor) (dims []int) {
+	for _, a := range c.Bound.Arguments() {
+		if a.Name != "dim" {
+			continue
+		}
+		all := []value.Value{a.Python()}
+		if list, is := all[0].(*value.Sequence); is {
+			all = list.Items
+		}
+		for _, v := range all {
+			if d, is := v.(int64); is && int(d) >= -t.Dim() && int(d) < t.Dim() {
+				dims = append(dims, (int(d)+t.Dim())%t.Dim())
+			}
+		}
+	}
+	return dims
 }
 
 // misreadIncoming are gradients that a backward pass starts from and takes for something else.
@@ -450,8 +507,11 @@ func ofIntegers(n int) []transformation {
 	return all
 }
 
-// conjugateTaken is said of a conjugate that is not due.
-const conjugateTaken = "the complex conjugate of %s is taken"
+// conjugateTaken is said of a conjugate that is not due, takenForNaN at the end of numbers that are lost.
+const (
+	conjugateTaken = "the complex conjugate of %s is taken"
+	takenForNaN    = " is taken for NaN"
+)
 
 // complexMaps are what complex numbers are taken for by mistake.
 var complexMaps = []elementMap[complex128]{

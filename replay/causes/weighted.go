@@ -41,7 +41,8 @@ func (c *Search) weightedParts(fails []Wrong, in *place) iter.Seq[Mistake] {
 				if weights == nil {
 					continue
 				}
-				if !yield(Mistake{Text: p.text(weights, name), Rounds: true, Make: with(p, weights)}) {
+				text := p.text(weights, name, slices.Equal(shape, got.Shape))
+				if !yield(Mistake{Text: text, Rounds: true, Make: with(p, weights)}) {
 					return false
 				}
 			}
@@ -113,8 +114,8 @@ func (p part) scaled(t *tensor.Tensor, weights []float64) *tensor.Tensor {
 	}, t)
 }
 
-// text says which parts count how often.
-func (p part) text(weights []float64, name string) string {
+// text says which parts count how often. Those of an operand that is there element for element are not counted.
+func (p part) text(weights []float64, name string, elementwise bool) string {
 	var at []int
 	for i, w := range weights {
 		if w != 1 {
@@ -125,13 +126,14 @@ func (p part) text(weights []float64, name string) string {
 	if len(at) == 1 {
 		are = "is"
 	}
-	what := "left out"
-	switch w := weights[at[0]]; w {
-	case 0:
-	case 2:
+	what := fmt.Sprintf("multiplied by %.4g", weights[at[0]])
+	switch w := weights[at[0]]; {
+	case w == 0 && elementwise:
+		what = "taken for 0"
+	case w == 0:
+		what = "left out"
+	case w == 2 && !elementwise:
 		what = "counted twice"
-	default:
-		what = fmt.Sprintf("multiplied by %.4g", w)
 	}
 	return fmt.Sprintf("%s %sof %s %s %s", indicesText(at), p.what, name, are, what)
 }
@@ -179,8 +181,23 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 	if odd == 0 || odd == n {
 		return nil
 	}
+	short := other
+	for _, x := range shortened(other, 1) {
+		if near(x, other, max(nearShort, r.Got.DType.Eps()/4)) {
+			short = x
+			break
+		}
+	}
+	for i := range weights {
+		if weights[i] == other {
+			weights[i] = short
+		}
+	}
 	return weights
 }
+
+// nearShort is how near a number of few digits is to a weight that it is.
+const nearShort = 2e-5
 
 // contributions are what each block of indices contributes to a value, and what is wrong with it; nil if the value is
 // not known without one of the blocks.
