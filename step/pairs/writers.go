@@ -30,22 +30,23 @@ func (d *Divergence) origins(p Pair, r *reports.Result) (o origin) {
 		}
 		o.first = max(o.first, first.Step)
 		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
-		address := ""
+		var read leaf
 		for _, l := range leaves(rec, capture.Input) {
 			if t := l.Target("input"); t == r.Target || t == r.Target+"[0]" { // a list of one is named as what it holds
-				address = l.address
+				read = l
 			}
 		}
-		rec.Close()
-		if address == "" { // nothing is known of this recording
+		if read.address == "" { // nothing is known of this recording
+			rec.Close()
 			return origin{}
 		}
-		at := slices.IndexFunc(before, func(e *capture.Entry) bool { return writes(e, address) })
+		at := lastWriter(before, read)
+		rec.Close()
 		if at < 0 {
 			continue
 		}
 		if o.by[i] = before[at]; i == 0 {
-			o.noise = d.noisy(before[at:], address)
+			o.noise = d.noisy(before[at:], read.address)
 		}
 	}
 	o.same = o.by[0] != nil && d.partner[o.by[0]] == o.by[1]
@@ -110,26 +111,57 @@ func (d *Divergence) noisy(calls []*capture.Entry, address string) (name string)
 	return name
 }
 
-// writes reports whether a call made the value at an address, or changed it in place.
-func writes(e *capture.Entry, address string) bool {
+// lastWriter is the number of the call that wrote what is read, of calls of which the last comes first; -1 if there is
+// none. What the last call at its address left there is something else if the memory was used anew since, or if a call
+// that was not recorded wrote there.
+func lastWriter(before []*capture.Entry, read leaf) int {
+	for i, e := range before {
+		if wrote, same := writes(e, read); wrote && same {
+			return i
+		} else if wrote {
+			break
+		}
+	}
+	return -1
+}
+
+// writes reports whether a call made a value at the address of what is read, or changed it in place, and whether that
+// may be what is read.
+func writes(e *capture.Entry, read leaf) (wrote, same bool) {
 	rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input, capture.Output, capture.After)})
 	defer rec.Close()
 	after := map[string]*tensor.Tensor{}
 	for _, l := range leaves(rec, capture.After) {
 		after[l.Path] = l.Tensor
 	}
-	read := false
+	reads := false
 	for _, l := range leaves(rec, capture.Input) {
-		if l.address != address {
+		if l.address != read.address {
 			continue
 		}
-		read = true
+		reads = true
 		if now := after[l.Path]; now != nil && !rec.Unseen[now] && !sameElements(l.Tensor, now) {
-			return true
+			return true, mayBe(now, read.Tensor)
 		}
 	}
-	made := func(l leaf) bool { return l.address == address }
-	return !read && slices.ContainsFunc(leaves(rec, capture.Output), made)
+	for _, l := range leaves(rec, capture.Output) {
+		if !reads && l.address == read.address {
+			wrote, same = true, same || mayBe(l.Tensor, read.Tensor)
+		}
+	}
+	return wrote, same
+}
+
+// mayBe reports whether a value may be what was left at its address: the same elements, or as many of its dtype where
+// elements were not recorded or are seen in another shape. A part of it is as well.
+func mayBe(left, read *tensor.Tensor) bool {
+	switch {
+	case left.DType != read.DType || read.Numel() > left.Numel():
+		return false
+	case left.Meta() != read.Meta() || left.Summary() != nil || read.Summary() != nil || readable(left, read) != nil:
+		return true
+	}
+	return sameElements(left, read)
 }
 
 // sameElements reports whether two tensors hold the same elements; what cannot be read does not.
