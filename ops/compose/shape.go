@@ -418,6 +418,15 @@ func (g *Graph) Roll(x *Value, dim, shift int) *Value {
 	return g.IndexSelect(x, dim, order)
 }
 
+// again has the first n elements along dim in place of the others, again and again.
+func (g *Graph) again(x *Value, dim, n int) *Value {
+	order := tensor.Make[int](x.Shape()[dim])
+	for i := range order {
+		order[i] = i % n
+	}
+	return g.IndexSelect(x, dim, order)
+}
+
 // RepeatInterleave repeats each slice of x along dim n times.
 func (g *Graph) RepeatInterleave(x *Value, n, dim int) *Value {
 	dim = g.Axis("dim", dim, x)

@@ -192,6 +192,14 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 					of: func(g *Graph, in []*Value) *Value { return f.of(g, in[0]) }})
 			}
 		}
+		if own := form1(name); own != nil {
+			for _, form := range []string{"magnitude", "negation"} {
+				if form != name {
+					out = append(out, option{text: "the %[3]s of the " + form + " of %[1]s is taken", as: formOf(name, form),
+						of: func(g *Graph, in []*Value) *Value { return own(g, form1(form)(g, in[0])) }})
+				}
+			}
+		}
 	}
 	return append(out, gridOptions(dt)...)
 }
@@ -337,6 +345,16 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 				of: func(g *Graph, in []*Value) *Value {
 					return drop(g, g.Roll(own(g, in[0], true, dims...), d, 1))
 				}})
+			for n := 1; n < kept[d]; n *= 2 {
+				text := fmt.Sprintf("the %%[3]s of %%[1]s is that of the first %d indices of dimension %d again and again",
+					n, d)
+				if n == 1 {
+					text = fmt.Sprintf("the %%[3]s of %%[1]s is that of the first index of dimension %d everywhere", d)
+				}
+				out = append(out, option{text: text, of: func(g *Graph, in []*Value) *Value {
+					return drop(g, g.again(own(g, in[0], true, dims...), d, n))
+				}})
+			}
 		}
 	}
 	if len(dims) < x.Dim()-1 {

@@ -131,22 +131,35 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 			add(x.name+" that of the last two dimensions exchanged", func(w *convCall) error { *w = m; return nil })
 		}
 	}
-	for d := range 3 { // in the gradient alone, where the result has its size
-		for _, x := range []struct {
-			name string
-			of   func(c *kernel.Conv) *[3]int
-		}{
-			{"stride", func(c *kernel.Conv) *[3]int { return &c.Stride }},
-			{"dilation", func(c *kernel.Conv) *[3]int { return &c.Dilation }},
-		} {
-			if n := x.of(c)[d]; plain && n > 1 {
-				text := fmt.Sprintf("in the gradient, %s is 1, not %d, along dimension %d", x.name, n, d-3)
-				add(text, func(m *convCall) error {
+	// In the gradient alone, where the result has its size.
+	for _, x := range []struct {
+		name string
+		of   func(c *kernel.Conv) *[3]int
+	}{
+		{"stride", func(c *kernel.Conv) *[3]int { return &c.Stride }},
+		{"dilation", func(c *kernel.Conv) *[3]int { return &c.Dilation }},
+	} {
+		if cc.extra != [3]int{} {
+			break
+		}
+		var dims []int
+		one := func(text string, dims ...int) {
+			add(text, func(m *convCall) error {
+				for _, d := range dims {
 					x.of(&m.c)[d] = 1
-					return nil
-				})
-				out[len(out)-1].Gradients = true
+				}
+				return nil
+			})
+			out[len(out)-1].Gradients = true
+		}
+		for d, n := range x.of(c) {
+			if n > 1 {
+				dims = append(dims, d)
+				one(fmt.Sprintf("in the gradient, %s is 1, not %d, along dimension %d", x.name, n, d-3), d)
 			}
+		}
+		if len(dims) > 1 {
+			one(fmt.Sprintf("in the gradient, %s is 1 along all dimensions", x.name), dims...)
 		}
 	}
 	for _, g := range opdef.FactorGrids(cc.input.DType) {

@@ -19,11 +19,11 @@ var halved = map[tensor.DType]tensor.DType{tensor.Int64: tensor.Int32, tensor.In
 func asOtherDTypes(t *tensor.Tensor) (all []transformation) {
 	dt := t.DType
 	if half, is := halved[dt]; is {
-		all = append(all, transformation{text: "the bytes of %s are read as those of " + half.String(),
+		all = append(all, transformation{numbers: true, text: "the bytes of %s are read as those of " + half.String(),
 			of: func(t *tensor.Tensor) *tensor.Tensor { return reread(t, half, dt) }})
 	}
 	for _, other := range kin(dt) {
-		all = append(all, transformation{text: "the bytes of %s are read as those of " + other.String(),
+		all = append(all, transformation{numbers: true, text: "the bytes of %s are read as those of " + other.String(),
 			of: func(t *tensor.Tensor) *tensor.Tensor { return reread(t, other, dt) }})
 	}
 	return all
@@ -33,7 +33,7 @@ func asOtherDTypes(t *tensor.Tensor) (all []transformation) {
 func writtenAsOtherDTypes(t *tensor.Tensor) (all []transformation) {
 	dt := t.DType
 	for _, other := range kin(dt) {
-		all = append(all, transformation{text: "%s is written in the bytes of " + other.String(),
+		all = append(all, transformation{numbers: true, text: "%s is written in the bytes of " + other.String(),
 			of: func(t *tensor.Tensor) *tensor.Tensor {
 				return reread(tensor.New(other, t.Shape, elements(t)).Rounded(), dt, dt)
 			}})

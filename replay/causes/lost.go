@@ -180,22 +180,32 @@ func (c *Search) together(transformations transformer) iter.Seq[Mistake] {
 		if len(all) < 2 {
 			return
 		}
-		for _, some := range [][]opdef.Arg{all, all[:2]} {
-			names := "operands"
-			if len(some) < len(all) {
+		sets := [][]opdef.Arg{all}
+		if len(all) > 2 {
+			sets = append(sets, all[:2], all[1:])
+		}
+		for k, some := range sets {
+			names := "the operands"
+			switch {
+			case len(some) == 2:
 				names = argName(some[0]) + " and " + argName(some[1])
-			} else if len(all) == 2 {
-				continue
+			case k > 0:
+				names = "the operands but " + argName(all[0])
 			}
 			for _, f := range transformations(some[0].Tensor) {
-				if !yield(Mistake{Text: "each of the " + names + ": " + fmt.Sprintf(f.text, "it"), Rounds: f.rounds,
+				if !yield(Mistake{Text: "each of " + names + ": " + fmt.Sprintf(f.text, "it"), Rounds: f.rounds,
 					Make: func() (Way, error) {
 						return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 							if !slices.ContainsFunc(some, func(b opdef.Arg) bool { return same(a, b) }) ||
 								a.Tensor.Dim() != some[0].Tensor.Dim() {
 								return nil
 							}
-							return f.of(a.Tensor)
+							for _, own := range transformations(a.Tensor) {
+								if own.text == f.text {
+									return own.of(a.Tensor)
+								}
+							}
+							return nil
 						})
 					}}) {
 					return
