@@ -99,7 +99,8 @@ func TestCausesOfListedFormulas(t *testing.T) {
 		}), nil, "the function is that of the input's part, to which the other one is added"},
 		{"torch.nn.functional.kl_div", []value.Value{x, above, nil, nil, "none"},
 			resultsOf(t, opt, "torch.nn.functional.kl_div", x, above, nil, nil, "none")[0], []value.Value{
-				value.NewTuple(each(shape, func(i int) float64 { return -g[i] * math.Exp(a[i]) }), nil), value.NewTuple(up)},
+				value.NewTuple(each(shape, func(i int) float64 { return -g[i] * math.Exp(a[i]) }), nil),
+				value.NewTuple(up)},
 			"the gradient is that of another formula: exp(input) is taken for the target"},
 		{"torch.nn.functional.cross_entropy", []value.Value{x, targets, perClass},
 			resultsOf(t, opt, "torch.nn.functional.cross_entropy", x, targets, perClass)[0], []value.Value{

@@ -195,7 +195,8 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 		if own := form1(name); own != nil {
 			for _, form := range []string{"magnitude", "negation"} {
 				if form != name {
-					out = append(out, option{text: "the %[3]s of the " + form + " of %[1]s is taken", as: formOf(name, form),
+					out = append(out, option{text: "the %[3]s of the " + form + " of %[1]s is taken",
+						as: formOf(name, form),
 						of: func(g *Graph, in []*Value) *Value { return own(g, form1(form)(g, in[0])) }})
 				}
 			}
