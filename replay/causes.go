@@ -441,7 +441,7 @@ func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake, strict boo
 	if Guard(func() error {
 		made := alt.altered(f.Target, other)
 		nearer = causes.Nearer(got, want, made) && !(strict && causes.Strays(got, made))
-		bits = min(m.Evidence(got, want, made), causes.Picked(operands, got, want))
+		bits = min(m.Evidence(got, want, made), causes.Picked(operands, got, want), m.Held(got.DType))
 		if m.Numbers {
 			bits = min(bits, c.search().AtSpot(&causes.Wrong{Target: f.Target, Got: got, Want: want}))
 		}

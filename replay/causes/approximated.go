@@ -15,7 +15,8 @@ import (
 func (c *Search) approximated(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		e := c.ofElements(&fails[0])
-		if e == nil || !e.got.DType.IsFloat() || e.up != nil && !slices.Equal(c.Incoming[0].Shape, e.got.Shape) {
+		if e == nil || !e.got.DType.IsFloat() || e.up == nil && len(c.operands()) != 1 ||
+			e.up != nil && !slices.Equal(c.Incoming[0].Shape, e.got.Shape) {
 			return
 		}
 		for _, of := range c.pairs(e) {

@@ -936,7 +936,7 @@ func (c *Search) constantOperands() iter.Seq[Mistake] {
 		for _, a := range c.operands() {
 			for _, x := range []float64{0, 1} {
 				if !yield(Mistake{Text: fmt.Sprintf("%s is taken for %g", argName(a), x),
-					Numbers: true,
+					Numbers: true, Degrees: c.degrees(a.Tensor),
 					Make: c.one(a, func() *tensor.Tensor {
 						return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x)
 					})}) {

@@ -50,7 +50,7 @@ func (c *Search) scales() bool {
 const roundedNear = 1e-9
 
 // argument is the number among the arguments that x is, or of which it is the reciprocal, and what is made of two of
-// them where a tensor holds one: a weight of all by a size. 1 and 2 are none.
+// them where a tensor holds one: a weight of all by a size. 1, 2 and 1/2 are none.
 func (c *Search) argument(x, about float64) (text string, ok bool) {
 	var all []relation
 	for _, a := range c.Bound.Arguments() {
@@ -86,7 +86,7 @@ func (c *Search) argument(x, about float64) (text string, ok bool) {
 	}
 	for _, k := range all {
 		switch y := math.Abs(k.x); {
-		case k.x == 0 || y == 1 || y == 2 || math.IsInf(k.x, 0):
+		case k.x == 0 || y == 1 || y == 2 || y == 0.5 || math.IsInf(k.x, 0):
 		case math.Abs(x/k.x-1) < about:
 			return k.text, true
 		case math.Abs(x*k.x-1) < about:

@@ -252,3 +252,81 @@ func TestNumberOfOneNumber(t *testing.T) {
 		t.Error(found)
 	}
 }
+
+// TestSmallNumbersStay: that numbers below the smallest normal one are zero is said only if none stays; likewise of
+// what is not finite.
+func TestSmallNumbersStay(t *testing.T) {
+	small := tensor.Float16.SmallestNormal() / 16
+	x := tensor.New(tensor.Float16, []int{8}, []float64{small, 1, -small, 2, small, -small, 3, small}).Rounded()
+	c, outs := searched(t, "torch.abs", x)
+	text := func(got []float64) string {
+		r := Wrong{Target: "output[0]", Want: outs[0], Got: tensor.New(tensor.Float16, []int{8}, got).Rounded()}
+		return c.notFinite(&r, r.Got, r.Want)
+	}
+	if text := text([]float64{0, 1, 0, 2, 0, 0, 3, 0}); text != "numbers below the smallest normal one are zero" {
+		t.Errorf("all are zero: %q", text)
+	}
+	if text := text([]float64{small, 1, 0, 2, small, 0, 3, small}); text != "" {
+		t.Errorf("some stay: %q", text)
+	}
+	inf := math.Inf(1)
+	x = tensor.New(tensor.Float32, []int{6}, []float64{inf, 1, inf, 2, inf, inf})
+	c, outs = searched(t, "torch.sigmoid", x)
+	for stays, want := range map[float64]string{0: "where self is +Inf, it is 0, not 1", 1: ""} {
+		r := Wrong{Target: "output[0]", Want: outs[0], Got: tensor.New(tensor.Float32, []int{6},
+			[]float64{stays, 0.7310586, 0, 0.8807971, 0, 0}).Rounded()}
+		if text := c.notFinite(&r, r.Got, r.Want); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	zeros := tensor.Full(tensor.Float16, []int{8}, 0.0)
+	if text := unwritten(zeros, tensor.Full(tensor.Float64, []int{8}, 1e-9)); text != "" {
+		t.Errorf("of what rounds to zero: %q", text)
+	}
+}
+
+// TestFewNumbers: a mistake that takes few numbers for others explains no more than these hold, and one of operands
+// that have one number each explains no cause.
+func TestFewNumbers(t *testing.T) {
+	one := tensor.New(tensor.BFloat16, []int{1}, []float64{1.0390625})
+	c, _ := searched(t, "torch.add", rows(8, 12, 6), one)
+	for m := range c.constantOperands() {
+		if m.Text == "other is taken for 1" && m.Held(tensor.BFloat16) >= leastBits {
+			t.Errorf("one number holds %v bits", m.Held(tensor.BFloat16))
+		}
+		if m.Text == "self is taken for 1" && m.Held(tensor.BFloat16) < Plenty {
+			t.Error("many numbers hold few bits")
+		}
+	}
+	equal := tensor.Full(tensor.Float32, []int{6, 8}, 1.0)
+	c, outs := searched(t, "torch.exp", equal)
+	r := &Wrong{Target: "output[0]", Want: outs[0], Got: tensor.Full(tensor.Float32, []int{6, 8}, 7.389056)}
+	if bits := c.AtSpot(r); bits >= leastBits {
+		t.Errorf("operands that are all one number: %v bits", bits)
+	}
+	c, outs = searched(t, "torch.exp", rows(9, 6, 8))
+	r = &Wrong{Target: "output[0]", Want: outs[0], Got: tensor.Full(tensor.Float32, []int{6, 8}, 7.389056)}
+	if bits := c.AtSpot(r); bits < Plenty {
+		t.Errorf("operands of many numbers: %v bits", bits)
+	}
+}
+
+// TestExactRival: what explains more, and exactly, is told in place of what explains to rounding.
+func TestExactRival(t *testing.T) {
+	x := rows(10, 12, 6)
+	c, outs := searched(t, "torch.exp", x)
+	c.Work = NewWork(1e12, 100, 1, &Allowance{})
+	c.Elsewhere = func(func(*tensor.Tensor) []byte, func(func(Way, string) *tensor.Tensor)) {}
+	first := []Cause{{Text: "first", Targets: []string{"output[0]"}, Share: 1, Bits: 100, mistake: &Mistake{}}}
+	other := Cause{Text: "other", Targets: []string{"output[0]"}, Share: 1, Bits: 120, Exact: true, mistake: &Mistake{}}
+	fails := []Wrong{{Target: "output[0]", Got: outs[0], Want: outs[0]}}
+	tried := 0
+	found := c.withRival(slices.Clone(first), []Cause{other}, fails, nil, &tried, nil)
+	if len(found) != 1 || found[0].Text != "other" {
+		t.Errorf("%+v", found)
+	}
+	other.Bits = 101
+	if found = c.withRival(slices.Clone(first), []Cause{other}, fails, nil, &tried, nil); found[0].Text != "first" {
+		t.Errorf("%+v", found)
+	}
+}

@@ -55,8 +55,17 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 	if len(wrong) < 2 {
 		return ""
 	}
-	all := func(of func(i int) bool) bool {
-		return !slices.ContainsFunc(wrong, func(i int) bool { return !of(i) })
+	x := elements(got)
+	all := func(of func(i int) bool) bool { // and what is right nowhere
+		if slices.ContainsFunc(wrong, func(i int) bool { return !of(i) }) {
+			return false
+		}
+		for i := range x {
+			if x[i] != at && of(i) {
+				return false
+			}
+		}
+		return true
 	}
 	due := ""
 	switch {
@@ -64,7 +73,7 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 		due = "NaN"
 	case all(func(i int) bool { return !finite(y[i]) }):
 		due = "Inf or NaN"
-	case at == 0 && all(func(i int) bool { return math.Abs(y[i]) < got.DType.SmallestNormal() }):
+	case at == 0 && all(func(i int) bool { return y[i] != 0 && math.Abs(y[i]) < got.DType.SmallestNormal() }):
 		return "numbers below the smallest normal one are zero"
 	}
 	of := ""
@@ -171,6 +180,9 @@ func unwritten(got, want *tensor.Tensor) string {
 			return ""
 		}
 		y := tensor.At[float64](want, i)
+		if got.DType.IsFloat() {
+			y = got.DType.Round(y)
+		}
 		due += btoi(!alike(y, x[0]))
 		others = others || !alike(y, tensor.At[float64](want, 0))
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -25,7 +26,7 @@ func (c *Search) positioned(fails []Wrong) iter.Seq[Mistake] {
 				continue
 			}
 			n := 0
-			for _, m := range slices.Concat(c.alongRows(want), c.inWindows(want), ofRows(want)) {
+			for _, m := range slices.Concat(c.alongRows(want), c.inWindows(want), c.ofRows(want)) {
 				made := make([]int64, len(y))
 				if n++; !m.of(y, made) || !slices.Equal(made, x) {
 					continue
@@ -181,9 +182,10 @@ func (c *Search) windows() (size, step, before [2]int64, ok bool) {
 	return all[0], all[1], all[2], true
 }
 
-// ofRows are maps of rows of coordinates, and of counts.
-func ofRows(want *tensor.Tensor) (out []positionMap) {
+// ofRows are maps of rows of coordinates, and of counts. A result element for element has neither.
+func (c *Search) ofRows(want *tensor.Tensor) (out []positionMap) {
 	switch {
+	case slices.ContainsFunc(c.readable(), func(a opdef.Arg) bool { return slices.Equal(a.Tensor.Shape, want.Shape) }):
 	case want.Dim() == 1:
 		out = append(out,
 			positionMap{"each is the sum of those up to it", func(due, made []int64) bool {

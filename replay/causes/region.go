@@ -261,12 +261,10 @@ func (c *Search) beyond(fails []Wrong) (found []Cause) {
 		return nil
 	}
 	_ = c.Guard(func() error {
-		if p := placeOf(got, want, fails[0].Allowed); p != nil && p.parts() > 0 && len(p.edges) == 0 {
-			// which needs no operand
-			found = []Cause{{Text: "wrong only " + p.String(), Targets: []string{fails[0].Target}}}
-			return nil
-		}
 		if p := c.beyondOf(got, want, fails[0].Allowed); p != nil {
+			if at := placeOf(got, want, fails[0].Allowed); at != nil && at.parts() > 0 { // which needs no operand
+				p = at
+			}
 			found = []Cause{{Text: "wrong only " + p.String(), Targets: []string{fails[0].Target}}}
 		}
 		return nil

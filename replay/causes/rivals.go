@@ -10,7 +10,8 @@ import (
 )
 
 // withRival are the causes to be told, if first has one: that alone, or with a rival. A rival is a mistake of the
-// same or a later kind that explains no less and is not the same in other words. If there are rivals of two kinds, each
+// same or a later kind that explains no less and is not the same in other words. One that explains more, and exactly
+// where first does not, is told in its place. If there are rivals of two kinds, each
 // of the three is a guess, and none is told. kinds are the later ones. At most rivalWork is spent on them.
 func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[Mistake],
 	tried *int, explains func(m Mistake, left []Wrong) Cause) []Cause {
@@ -20,7 +21,14 @@ func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[M
 	k := &first[0]
 	var others []*Cause
 	is := func(r *Cause) {
-		if r.mistake == nil || r.Text == k.Text || !k.asGood(r) || !k.rivals(r) || !c.differ(k, r) ||
+		if r.mistake == nil || r.Text == k.Text || !k.asGood(r) {
+			return
+		}
+		if r.Exact && !k.Exact && r.mistake.Cost <= k.mistake.Cost && k.Bits <= (1-moreBits)*r.Bits {
+			*k = *r
+			return
+		}
+		if !k.rivals(r) || !c.differ(k, r) ||
 			slices.ContainsFunc(others, func(o *Cause) bool { return !c.differ(o, r) }) {
 			return
 		}
@@ -81,6 +89,9 @@ func (k *Cause) rivals(r *Cause) bool {
 	a, b := k.mistake, r.mistake
 	return (a.Like == "" || a.Like != b.Like) && b.Cost <= a.Cost+rivalBits && (a.Numbers || !b.Numbers)
 }
+
+// moreBits is the part by which an exact mistake explains more than one that leaves roundings, to be told in its place.
+const moreBits = 0.05
 
 // rivalBits are those that were fitted to find one mistake, and not another that is as likely.
 const rivalBits = 8

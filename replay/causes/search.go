@@ -151,6 +151,8 @@ type Mistake struct {
 	All       bool // it explains nothing unless it explains all that failed
 	// Numbers says that it takes numbers for others. Where only one number is, many such mistakes do the same.
 	Numbers bool
+	// Degrees is how many numbers it takes for others, 0 if that is not known: it explains no more than these hold.
+	Degrees int
 	// Scales says that it multiplies an operand by a number. Another factor of the result is no mistake besides.
 	Scales bool
 	// Everywhere: it shows in all results and gradients, so that one that is right but would not be refutes it.

@@ -212,6 +212,58 @@ func (c *Search) atSpot(r *Wrong) *Cause {
 	return &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
 }
 
+// ofOneNumber reports whether all operands have one number each where a value is wrong, so that many functions of them
+// give what is recorded. There is an operand, and each is there element for element.
+func (c *Search) ofOneNumber(got, due *tensor.Tensor) bool {
+	if !got.DType.IsFloat() || got.Numel() != due.Numel() || got.Numel() > largestOperand {
+		return false
+	}
+	operands := c.readable()
+	if len(operands) == 0 {
+		return false
+	}
+	x, y := elements(got), elements(due)
+	for _, a := range operands {
+		t, err := a.Tensor.Expand(got.Shape...)
+		if err != nil || !slices.Equal(t.Shape, got.Shape) || t.DType.IsComplex() {
+			return false
+		}
+		v, first := elements(t), -1
+		for i := range v {
+			if !isOff(got.DType, x[i], got.DType.Round(y[i])) {
+				continue
+			}
+			if first < 0 {
+				first = i
+			}
+			if !alike(v[i], v[first]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// degrees is how many numbers an operand has, where these are so few that they limit what other numbers explain; 0 of
+// others.
+func (c *Search) degrees(t *tensor.Tensor) int {
+	if n := t.Numel(); n <= fewDegrees {
+		return n
+	}
+	return 0
+}
+
+// fewDegrees are so many numbers that what is fitted to them by chance is worth looking at.
+const fewDegrees = 4
+
+// Held is how many bits the numbers of a value hold at most that a mistake takes for others.
+func (m Mistake) Held(dt tensor.DType) float64 {
+	if m.Degrees == 0 || !dt.IsFloat() {
+		return Plenty
+	}
+	return float64(m.Degrees) * (4 - math.Log2(dt.Eps()))
+}
+
 // incomingOf is the incoming gradient of a gradient that has its shape, nil if there is none. Operators that compute
 // gradients take it as an argument.
 func (c *Search) incomingOf(r *Wrong) *tensor.Tensor {
@@ -230,12 +282,15 @@ func (c *Search) incomingOf(r *Wrong) *tensor.Tensor {
 	return c.Incoming[0]
 }
 
-// AtSpot is how many bits at most are explained of a value that is wrong only at a spot: those of one element. The bits
-// of all others are plenty.
+// AtSpot is how many bits at most are explained of a value that is wrong only at a spot, or where all operands have one
+// number: those of one element. The bits of all others are plenty.
 func (c *Search) AtSpot(r *Wrong) float64 {
 	got, due, ok := r.Pair()
 	if !ok {
 		return Plenty
+	}
+	if c.ofOneNumber(got, due) {
+		return leastBits - 1
 	}
 	up := c.incomingOf(r)
 	if up == nil && r.Backward() {

@@ -43,7 +43,7 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 					truly = func() string { return fmt.Sprintf(f.text, name) + c.onlyWhere(a.Tensor, f.of) }
 				}
 				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Truly: truly, Rounds: f.rounds, Numbers: f.numbers,
-					Scales: f.scales, NotFinite: strings.HasSuffix(f.text, takenForNaN),
+					Degrees: c.degrees(a.Tensor), Scales: f.scales, NotFinite: strings.HasSuffix(f.text, takenForNaN),
 					Like: cond(f.like != "", name+f.like),
 					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
 					return
