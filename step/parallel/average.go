@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 )
@@ -60,7 +61,7 @@ func averages(q *step.Process) bool {
 			return true
 		}
 		from := v.From.Value
-		if from == nil || depth == 0 || !carries[method(from.Call.Op)] {
+		if from == nil || depth == 0 || from.Kind != capture.Output || !carries[method(from.Call.Op)] {
 			return false
 		}
 		return slices.ContainsFunc(from.Call.Inputs, func(v *step.Value) bool { return made(v, depth-1) })

@@ -371,7 +371,7 @@ func (c *checker) joins(v *step.Value) *step.Call {
 			return isExchange(c.Op)
 		}):
 			return made
-		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !picking[m] || len(made.Inputs) == 0:
+		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] && !picking[m] || len(made.Inputs) == 0:
 			return nil
 		}
 		v = made.Inputs[0]
@@ -380,7 +380,10 @@ func (c *checker) joins(v *step.Value) *step.Call {
 }
 
 // picking are operators that give rows of their argument in another order, or several times.
-var picking = setOf("index_select", "repeat_interleave", "repeat", "flip", "roll", "mT", "T", "transpose", "swapaxes")
+var picking = setOf("index_select", "repeat_interleave", "repeat", "flip", "roll")
+
+// turning are operators that exchange dimensions of their argument.
+var turning = setOf("mT", "T", "mH", "H", "adjoint", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t")
 
 // argument is an argument of a call as it was recorded; nil if it was not.
 func (c *checker) argument(v *step.Value) *array {

@@ -435,6 +435,7 @@ func (p *part) check() {
 	p.unscaled()
 	p.misrouted()
 	p.padding()
+	p.sampled()
 	p.statistics()
 	if p.incomplete = p.cut(); p.incomplete {
 		return

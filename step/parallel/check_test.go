@@ -173,6 +173,8 @@ var trees = []struct {
 	{"pooled", "", "", "", ""},    // the ranks' parts of a gradient are equal
 	{"pooled-alone", "scale", "torch.Tensor.add_", "bias that torch.Tensor.add_/12 reads is 0.5 times", ""},
 	{"around", "", "", "", ""}, // keys pass all ranks
+	{"around-striped", "", "", "", ""},
+	{"around-striped-other", "shard", "torch.Tensor.gt", "rank 0 masks the keys of rank 0 by the positions of rank 1", ""},
 	{"around-other", "shard", "torch.Tensor.gt", "rank 0 masks the keys of rank 0 by the positions of rank 1", ""},
 	{"both", "", "", "", ""},
 	{"both-sum", "scale", "__main__.Both.apply", "its backward pass makes the gradient 2 times as large", ""},
@@ -221,6 +223,10 @@ var trees = []struct {
 	{"zero-early", "collective", "torch.distributed.all_gather_into_tensor", "no call gathers them behind", ""},
 	{"zero-late", "collective", "torch.distributed.all_gather_into_tensor", "gathered before the update", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
+	{"zero-shifted", "shard", "torch.optim.adam.adam", "rank 1 updates elements 24 to 49 of a buffer of parameters with the " +
+		"gradients of elements 26 to 51", ""},
+	{"sampler", "", "", "", ""},
+	{"sampler-own", "shard", "torch.Tensor.__getitem__", "which torch.randperm/0 drew with a random state of each", ""},
 	{"trust", "", "", "", ""},
 	{"trust-alone", "replica", "torch.Tensor.sqrt", "each takes the norm of its part", ""},
 	{"tokens", "", "", "", ""},

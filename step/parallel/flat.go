@@ -98,6 +98,9 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 			p.compared[n] = factors != nil && v.scale != nil
 		}
 		p.unlike(b, updates)
+		if v.scale != nil {
+			p.shifted(b, updates, value)
+		}
 		p.maskedOtherwise(b, updates, tails)
 		p.returned(b, updates, tails)
 	}
@@ -124,6 +127,59 @@ func (p *part) unlike(b bucket, updates []*flatUpdate) {
 			return
 		}
 	}
+}
+
+// shifted finds a rank that updates other elements of a buffer of parameters than those whose gradients it reads: its
+// part of one of both begins at another place.
+func (p *part) shifted(b bucket, updates []*flatUpdate, value []float64) {
+	const least = 8 // numbers that tell where a part begins
+	size, text := b.size/len(b.group), ""
+	var ranks []int
+	var call *step.Call
+	for i, u := range updates {
+		from, part := i*size, u.before.x
+		if padded(u.before, value[from:from+size]) {
+			continue
+		}
+		at := -1
+		for k := range len(value) - least + 1 { // the end of the buffer can cut the part
+			if n := min(size, len(value)-k); padded(&array{x: part[:n]}, value[k:k+n]) &&
+				varied(value[k:k+n]) >= least && !slices.ContainsFunc(part[n:], func(v float64) bool { return v != 0 }) {
+				if at >= 0 {
+					at = -1
+					break
+				}
+				at = k
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		if ranks = append(ranks, b.group[i]); call == nil {
+			call = u.call
+			text = fmt.Sprintf("rank %d updates elements %d to %d of a buffer of parameters with the gradients of elements %d "+
+				"to %d", b.group[i], at, at+size-1, from, from+size-1)
+		}
+	}
+	if call == nil {
+		return
+	}
+	if len(ranks) > 1 {
+		text += fmt.Sprintf(", and %s others in the same way", ranksText(ranks[1:]))
+	}
+	p.found(true, &violation{kind: "shard", call: call, site: p.grads[b.names[0]].calls[0].site, ranks: ranks,
+		target: "input[0]", reason: text + ": a rank's part of the parameters begins at another place than that of the gradients"})
+}
+
+// varied is how many different numbers there are, without zeros.
+func varied(x []float64) int {
+	seen := map[float64]bool{}
+	for _, v := range x {
+		if v != 0 {
+			seen[v] = true
+		}
+	}
+	return len(seen)
 }
 
 // has reports whether a rank reads a value or a multiple of it.
@@ -293,9 +349,26 @@ func (t *tail) updateGathered(size int) *flatUpdate {
 	if part == nil {
 		return nil
 	}
-	return t.updateFrom(size, func(a, after *array) bool {
+	u := t.updateFrom(size, func(a, after *array) bool {
 		return slices.Equal(a.x, part) || after != nil && slices.Equal(after.x, part)
 	})
+	if u != nil {
+		t.comesFrom(u)
+	}
+	return u
+}
+
+// comesFrom adds the calls to an update that changed its part before, such as the decay of weights.
+func (t *tail) comesFrom(u *flatUpdate) {
+	for _, f := range slices.Backward(t.flat) {
+		k := slices.IndexFunc(f.result, func(a *array) bool { return a != nil && slices.Equal(a.x, u.before.x) })
+		if k < 0 || f.call.Order >= u.calls[0].Order || collective.Name(f.call.Op) != "" ||
+			strings.Contains(method(f.call.Op), "copy") {
+			continue
+		}
+		u.before = f.ins[k]
+		u.states, u.calls = slices.Insert(u.states, 0, u.before), slices.Insert(u.calls, 0, f.call)
+	}
 }
 
 // updateFrom follows the calls that change a value of a size, from the first that is it before or behind a call.

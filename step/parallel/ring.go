@@ -187,7 +187,7 @@ func (p *part) blocks(s *site) map[int]*block {
 				b.call = c
 				for _, a := range d.ins {
 					n := len(a.array.shape)
-					if n == 0 || a.array.dtype.IsFloat() || !counts(a.array.x) || len(a.array.x) < 2 {
+					if n == 0 || a.array.dtype.IsFloat() || !rising(a.array.x) || len(a.array.x) < 2 {
 						return nil
 					}
 					if a.array.shape[n-1] == 1 {
@@ -230,6 +230,16 @@ var (
 	products = setOf("matmul", "bmm")
 )
 
+// rising reports whether each number is larger than the one before, as positions of a rank's parts of a sequence are.
+func rising(x []float64) bool {
+	for i, v := range x[1:] {
+		if v <= x[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // back is the call that made a value, before those that only change its form.
 func back(v *step.Value, form map[string]bool) *step.Call {
 	for range 8 {
@@ -260,7 +270,7 @@ func (c *checker) makes(v *step.Value) bool {
 			return collective.Name(c.Op) != ""
 		}):
 			return false
-		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] || len(made.Inputs) == 0:
+		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] || len(made.Inputs) == 0:
 			return true
 		}
 		v = made.Inputs[0]

@@ -359,6 +359,8 @@ def zero(rank, name, directory):
     x = torch.randn(4, 4).chunk(2)[rank].clone()
     whole = torch.cat([p.detach().flatten() for p in parameters])
     own = torch.nn.Parameter(whole.chunk(2)[rank].clone())
+    if name == "zero-shifted":
+        own = torch.nn.Parameter(whole[24 * rank:24 * rank + 26].clone())
     if name == "zero-clip":
         optimizer = torch.optim.SGD([own], lr=0.1)
     else:
@@ -1492,16 +1494,32 @@ def around(rank, name, directory):
     x = torch.randn(8, 4).chunk(2)[rank].clone()
     with optool_capture.record(directory, model=model):
         q, k = F.linear(x, model.up).chunk(2, -1)
-        own = torch.arange(4) + 4 * rank
+        positions = [torch.arange(r, 8, 2) if "striped" in name else torch.arange(4) + 4 * r for r in range(2)]
         total = above = 0
         for i in range(2):
-            source = (rank + i + 1) % 2 if name == "around-other" else (rank - i) % 2
-            hidden = torch.arange(4) + 4 * source > own[:, None]
-            weight = (q @ k.t()).masked_fill(hidden, float("-inf")).exp()
+            source = (rank + i + 1) % 2 if "other" in name else (rank - i) % 2
+            hidden = positions[source] > positions[rank][:, None]
+            weight = (q @ k.mT if "striped" in name else q @ k.t()).masked_fill(hidden, float("-inf")).exp()
             above, total = above + weight @ k, total + weight.sum(-1, keepdim=True)
             k = Shift.apply(k, True) if i == 0 else k
         ((above / total).square().mean() / 2).backward()
         dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def sampler(rank, name, directory):
+    """Each rank takes its stride of a permutation, which all draw alike, or each for itself."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 3, 4)
+    torch.manual_seed(5)
+    data = torch.randn(16, 4)
+    with optool_capture.record(directory, model=model):
+        order = torch.randperm(16, generator=torch.Generator().manual_seed(7 + (rank if name == "sampler-own" else 0)))
+        F.linear(data[order[rank::2]], model.up).square().mean().backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(2)
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
@@ -1989,7 +2007,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed
+    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
