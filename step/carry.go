@@ -495,6 +495,9 @@ func gathered(t *tensor.Tensor, d int, shape []int, places []int64) []float64 {
 	return out
 }
 
+// Name is that of a parameter or buffer in the model; "" if none is known.
+func (v *Value) Name() string { return v.named }
+
 // Named reports whether the call is the one that people call so: OP/ID, as String gives it, the name as it was
 // recorded, or the path of its capture.
 func (c *Call) Named(name string) bool {

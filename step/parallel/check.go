@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor/value"
 )
 
 type checker struct {
@@ -38,6 +39,8 @@ type checker struct {
 	exchanges map[*capture.Entry]collective.Match
 	// apart is whether replicas moved apart on purpose in an earlier step.
 	apart bool
+	// unnamed are the parameters without a name in the model, by where they lie, with the name that they have here.
+	unnamed map[*step.Process]map[uint64]string
 }
 
 // A trained is a parameter and the first call of the backward pass that reads it.
@@ -71,6 +74,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 			}
 		}
 	}
+	c.nameUnnamed()
 	entries, _ := c.entries()
 	stepOf := collective.Steps(entries, opt.Read)
 	for _, p := range t.Processes {
@@ -281,8 +285,10 @@ func (c *checker) stages() [][]*step.Process {
 				continue
 			}
 			rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
-			for t, n := range rec.Names {
-				if !t.RequiresGrad {
+			ts := value.Tensors(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs))
+			for i, t := range ts {
+				n := c.nameOf(call, rec, t, i, len(ts))
+				if n == "" || !t.RequiresGrad {
 					continue
 				}
 				reads[p][call.Op+"|"+call.Entry.Location] = true

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -44,11 +45,12 @@ type bucket struct {
 	alone bool // no exchange reads it
 }
 
-// flats checks gradients that are reduced and updated in flat buffers, and that all ranks then have the result.
+// flats checks gradients that are reduced and updated in flat buffers, and that all ranks then have the result. The ranks
+// of a group along one dimension of the mesh share out a buffer; those of other groups have the same parts.
 func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string]*judged) {
 	for _, b := range p.buckets(tails[p.ranks[0]]) {
-		if len(b.group) != len(p.ranks) ||
-			slices.ContainsFunc(b.names, func(n string) bool { return verdicts[n] != nil }) {
+		groups := p.groupsBeside(b.group)
+		if groups == nil || slices.ContainsFunc(b.names, func(n string) bool { return verdicts[n] != nil }) {
 			continue
 		}
 		part := b.size / len(b.group)
@@ -68,42 +70,101 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 		g := p.grads[b.names[0]]
 		v := &judged{update: map[int]*step.Call{}, many: len(b.names), copies: slices.Repeat([]float64{1}, len(p.dims))}
 		read, want, own := map[int]*array{}, map[int]*array{}, map[int]*array{}
-		var updates []*flatUpdate
-		for i, r := range b.group {
-			from, to := i*part, (i+1)*part
-			u := tails[r].updateOf(value[from:to])
-			if u == nil {
-				u = tails[r].updateGathered(part)
+		updates := map[int]*flatUpdate{}
+		for _, group := range groups {
+			for i, r := range group {
+				from, to := i*part, (i+1)*part
+				u := tails[r].updateOf(value[from:to])
+				if u == nil {
+					u = tails[r].updateGathered(part)
+				}
+				if u == nil {
+					continue
+				}
+				updates[r] = u
+				read[r], v.update[r] = u.gradient, u.call
+				want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]} // a master copy is more exact than the sum
+				own[r] = &array{g.sum[r].dtype, []int{part}, p.flatSum(b, r)[from:to]}
+				v.size += dot(want[r].x, want[r].x) / float64(len(groups))
 			}
-			if u == nil {
-				read = nil
-				break
-			}
-			updates = append(updates, u)
-			read[r], v.update[r] = u.gradient, u.call
-			want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]} // a master copy is more exact than the sum
-			own[r] = &array{g.sum[r].dtype, []int{part}, p.flatSum(b, r)[from:to]}
-			v.size += dot(want[r].x, want[r].x)
 		}
-		if read == nil {
+		if len(updates) < len(p.ranks) {
 			continue
 		}
 		flat := &gradient{names: g.names, value: g.value, sum: own, calls: g.calls}
+		given := maps.Clone(read)
 		p.compare(v, flat, read, want, p.everywhere(place{kind: sharded, factor: 1}), tails)
 		v.alone = v.alone || b.alone && v.scale == nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
 			return !tails[r].has(own[r])
 		})
+		if !v.explained() {
+			v.lacks = p.summedInside(b, groups, given)
+		}
 		verdicts[b.names[0]] = v
 		for _, n := range b.names {
 			p.compared[n] = factors != nil && v.scale != nil
 		}
-		p.unlike(b, updates)
-		if v.scale != nil {
-			p.shifted(b, updates, value)
+		for _, group := range groups {
+			b.group = group
+			var us []*flatUpdate
+			for _, r := range group {
+				us = append(us, updates[r])
+			}
+			p.unlike(b, us)
+			if v.scale != nil {
+				p.shifted(b, us, value)
+			}
+			p.maskedOtherwise(b, us, tails)
+			p.returned(b, us, tails)
 		}
-		p.maskedOtherwise(b, updates, tails)
-		p.returned(b, updates, tails)
 	}
+}
+
+// groupsBeside are the groups along the dimension of the mesh of a group, that one first, or the group alone if it is of
+// all ranks; nil if it is something else.
+func (p *part) groupsBeside(group []int) (out [][]int) {
+	if len(group) == len(p.ranks) {
+		return [][]int{group}
+	}
+	for _, d := range p.dims {
+		if slices.ContainsFunc(d.groups, func(g []int) bool { return slices.Equal(g, group) }) {
+			out = [][]int{group}
+			for _, g := range d.groups {
+				if !slices.Equal(g, group) {
+					out = append(out, g)
+				}
+			}
+			return out
+		}
+	}
+	return nil
+}
+
+// summedInside are the dimensions of the mesh over which the gradients of a buffer are not summed, if each group that
+// shares it out has the sums of its own ranks only; nil if they are something else.
+func (p *part) summedInside(b bucket, groups [][]int, read map[int]*array) (lacks []int) {
+	if len(groups) < 2 {
+		return nil
+	}
+	part := b.size / len(b.group)
+	for _, group := range groups {
+		sum := &array{p.grads[b.names[0]].sum[group[0]].dtype, []int{b.size}, make([]float64, b.size)}
+		for _, r := range group {
+			sum = sum.plus(&array{sum.dtype, sum.shape, p.flatSum(b, r)})
+		}
+		for i, r := range group {
+			own := &array{sum.dtype, []int{part}, sum.x[i*part : (i+1)*part]}
+			if _, ok := read[r].ratio(own, own.loose()); !ok {
+				return nil
+			}
+		}
+	}
+	for m, d := range p.dims {
+		if !slices.ContainsFunc(d.groups, func(g []int) bool { return slices.Equal(g, b.group) }) {
+			lacks = append(lacks, m)
+		}
+	}
+	return lacks
 }
 
 // unlike finds parts of one buffer that the ranks update by one line with different numbers.
@@ -429,7 +490,7 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 		results, before = append(results, u.result.x...), append(before, u.before.x...)
 	}
 	some := false
-	for _, r := range p.ranks {
+	for _, r := range b.group {
 		var wrote *step.Call // the last call that wrote a parameter of the buffer
 		for _, n := range b.names {
 			if us := tails[r].updates[p.grads[n].names[r]]; len(us) > 0 {

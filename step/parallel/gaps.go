@@ -90,7 +90,7 @@ func (p *part) untrained() (out []*step.Call) {
 			continue
 		}
 		for i, a := range d.ins {
-			if a.name != "" && !known[a.name] && d.after[i] != nil {
+			if a.name != "" && !p.frozen[a.name] && !known[a.name] && d.after[i] != nil {
 				known[a.name] = true
 				out = append(out, call)
 			}

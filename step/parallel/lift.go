@@ -44,6 +44,11 @@ func (p *part) lift(s *site) {
 	for i := range lead.ins {
 		s.in[i] = p.lookup(sides, input(i))
 	}
+	for _, a := range lead.ins {
+		if a.name != "" && !a.tensor.RequiresGrad && lead.rec.Placed == "" {
+			p.frozen[a.name] = true
+		}
+	}
 	p.declared(s, sides)
 	p.recast(s, sides)
 	s.out = make([]*info, len(lead.outs))
@@ -466,7 +471,7 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 				s.in[i].ragged = p.ragged(in[i], p.column(sides, func(d *side) *array { return d.ins[i].array }))
 				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) && !received(lead, i) // of an unknown call
 			}
-			p.know(sides, input(i), s.in[i])
+			p.learn(sides, i, s.in[i])
 		}
 		if n := s.in[i]; n != nil && n.made != nil && !slices.Equal(n.places, in[i]) {
 			p.turn(n, in[i])
@@ -488,6 +493,33 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 			p.shards[a.name] = s.in[i].places
 			p.names = append(p.names, a.name)
 		}
+	}
+}
+
+// learn notes what is known of an argument of all ranks. Ranks can have one value as different arguments, as where each
+// puts its own among those that it received: that is no news about the value.
+func (p *part) learn(sides map[int]*side, i int, n *info) {
+	kept := map[int]*info{}
+	for _, r := range p.ranks {
+		has := p.known(r, sides[r].ins[i])
+		if has != nil && slices.ContainsFunc(p.ranks, func(q int) bool {
+			for j, a := range sides[q].ins {
+				if q != r && j != i && p.known(q, a) == has {
+					return true
+				}
+			}
+			return false
+		}) {
+			kept[r] = has
+		}
+	}
+	p.know(sides, input(i), n)
+	for r, has := range kept {
+		a := sides[r].ins[i]
+		k := keyOf(r, a.array, a.address)
+		p.env[k] = has
+		k.address = 0
+		p.env[k] = has
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *part) tailCalls(rank int) (out []*step.Call) {
 func (t *tail) noteUpdates(c *step.Call, d *side) {
 	named, copies := 0, strings.Contains(method(c.Op), "copy") // what is copied is the new value
 	for _, a := range d.ins {
-		if a.name != "" {
+		if a.name != "" || a.tensor.Parameter {
 			named++
 		}
 	}
@@ -738,6 +738,10 @@ func (p *part) fewElements(v *judged, g *gradient, given map[int]*array, places 
 		return
 	}
 	is := func(got, want *array) bool { return got.near(want, max(1e-3, 4*got.dtype.Eps())) }
+	if !slices.ContainsFunc(p.ranks, func(r int) bool { return !is(given[r], g.sum[r]) }) {
+		v.scale, v.alone = nil, true
+		return
+	}
 	if lacks, ok := p.summedOver(g, given, places, is); ok {
 		v.scale, v.lacks = nil, lacks
 	}
@@ -1507,5 +1511,41 @@ func (p *part) notUpdated(tails map[int]*tail) {
 					rankList(with), name, rankList(without))})
 			return
 		}
+	}
+	p.notMoved(tails)
+}
+
+// notMoved finds parameters without a gradient, such as those of a teacher that follows a model, that calls of all ranks
+// read, and that only some of them change.
+func (p *part) notMoved(tails map[int]*tail) {
+	for _, name := range p.names {
+		if p.grads[name] != nil || p.shards[name] == nil || len(p.broken) > 0 ||
+			slices.ContainsFunc(p.shards[name], func(q place) bool { return q.kind != replicated }) {
+			continue
+		}
+		var without, with []int
+		var first *update
+		for _, r := range p.ranks {
+			us := tails[r].updates[name]
+			i := slices.IndexFunc(us, func(u update) bool { return u.result != nil && u.result.sum() != u.before.sum() })
+			switch {
+			case i >= 0:
+				with = append(with, r)
+				if first == nil {
+					first = &us[i]
+				}
+			case p.ended(r):
+				without = append(without, r)
+			}
+		}
+		if len(with) == 0 || len(without) == 0 || slices.ContainsFunc(without, func(r int) bool {
+			return tails[r].passes(first.before, 0)
+		}) {
+			continue
+		}
+		p.found(true, &violation{kind: "replica", call: first.call, ranks: without, target: "input[0]",
+			reason: fmt.Sprintf("calls of all ranks read %s, and only %s updated it: no such call was recorded on %s",
+				name, ranksText(with), ranksText(without))})
+		return
 	}
 }

@@ -48,6 +48,7 @@ type part struct {
 	ungathered []ungathered      // parameters of which ranks update parts, and no call gives others the result
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
 	alias      map[string]string // of a parameter that lies where another does: the name of that
+	frozen     map[string]bool   // parameters without a gradient, by name
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
 
 	// left are exchanges of gradients that hold more on some ranks than their calls made, by parameter.
@@ -218,7 +219,7 @@ func (c *checker) load(call *step.Call) (*side, error) {
 		now = value.Tensors(value.NewTuple(value.NewTuple(rec.After...), rec.AfterKwargs))
 	}
 	for i, t := range ts {
-		a := argument{tensor: t, array: newArray(t), name: rec.Names[t], terms: rec.Terms[t],
+		a := argument{tensor: t, array: newArray(t), name: c.nameOf(call, rec, t, i, len(ts)), terms: rec.Terms[t],
 			mean: rec.Means[t], copies: rec.Copies[t]}
 		if a.array == nil {
 			return nil, fmt.Errorf("a tensor of %s", t.DType)
@@ -561,7 +562,8 @@ func phases(p *step.Process) (begin, end int) {
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{},
 		options: map[string][][]place{}, grads: map[string]*gradient{},
-		left: map[string]*step.Call{}, kept: map[string]bool{}, compared: map[string]bool{}, alias: map[string]string{}}
+		left: map[string]*step.Call{}, kept: map[string]bool{}, frozen: map[string]bool{}, compared: map[string]bool{},
+		alias: map[string]string{}}
 
 	var ranks []int
 	for _, q := range ps {
@@ -613,8 +615,9 @@ func (c *checker) parameters(call *step.Call) string {
 	}
 	var names []string
 	rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
-	for _, t := range value.Tensors(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs)) {
-		if n := rec.Names[t]; n != "" {
+	ts := value.Tensors(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs))
+	for i, t := range ts {
+		if n := c.nameOf(call, rec, t, i, len(ts)); n != "" {
 			names = append(names, n)
 		}
 	}

@@ -1523,6 +1523,77 @@ def sampler(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def hybrid(rank, name, directory):
+    """Pairs of ranks share out a buffer of parameters, and the pairs have the same."""
+    import optool_capture
+
+    pairs, across = [dist.new_group([0, 1]), dist.new_group([2, 3])], [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    pair, across, at = pairs[rank // 2], across[rank % 2], rank % 2
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    parameters = list(model.parameters())
+    torch.manual_seed(5)
+    x = torch.randn(8, 4).chunk(4)[rank].clone()
+    shard = torch.cat([p.detach().flatten() for p in parameters]).chunk(2)[at].clone().requires_grad_()
+    with optool_capture.record(directory, model=model):
+        F.linear(F.gelu(F.linear(x, model.up)), model.down).square().mean().backward()
+        gradient = torch.empty(24)
+        dist.reduce_scatter(gradient, list(torch.cat([p.grad.flatten() for p in parameters]).chunk(2)), group=pair)
+        if name != "hybrid-alone":
+            dist.all_reduce(gradient, group=across)
+        shard.grad = gradient / (2 if name == "hybrid-half" else 4)
+        torch.optim.SGD([shard], lr=0.1).step()
+        parts = [torch.empty(24), torch.empty(24)]
+        dist.all_gather(parts, shard.detach(), group=pair)
+        with torch.no_grad():
+            for p, new in zip(parameters, torch.cat(parts).chunk(2)):
+                p.copy_(new.view_as(p))
+
+
+def among(rank, name, directory):
+    """Each rank puts its own features among those that it received; a factor belongs to no module that is called."""
+    import optool_capture
+
+    up, factor = torch.nn.Linear(5, 6), torch.nn.Parameter(torch.tensor(1.5))
+    with torch.no_grad():
+        up.weight.copy_(part(2, None, 6, 5))
+        up.bias.copy_(part(3, None, 6))
+    optimizer = torch.optim.SGD([factor, *up.parameters()], lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(8, 5).chunk(2)[rank].clone()
+    with optool_capture.record(directory):
+        h = F.normalize(up(x), dim=-1)
+        parts = [torch.empty_like(h), torch.empty_like(h)]
+        dist.all_gather(parts, h.detach())
+        parts[rank] = h
+        scores = factor.exp() * h.tanh() @ torch.cat(parts).t()
+        F.cross_entropy(scores, torch.arange(4) + 4 * rank).backward()
+        for p in [factor, *up.parameters()]:
+            if name == "among" or p is not factor:
+                dist.all_reduce(p.grad)
+                p.grad.div_(2)
+        optimizer.step()
+
+
+def follower(rank, name, directory):
+    """A second model follows the first one, on all ranks or on one."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.slow = part(2, None, 6, 4), part(2, None, 6, 4)
+    model.slow.requires_grad_(False)
+    torch.manual_seed(5)
+    x = torch.randn(8, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.mse_loss(F.linear(x, model.up).tanh(), F.linear(x + 0.1, model.slow)).backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(2)
+        torch.optim.SGD([model.up], lr=0.1).step()
+        with torch.no_grad():
+            if name == "follower" or rank == 0:
+                model.slow.mul_(0.9).add_(model.up, alpha=0.1)
+
+
 def trust(rank, name, directory):
     """Each parameter is updated by as much as its norm says: that of the whole, or of a rank's part."""
     import optool_capture
@@ -1996,7 +2067,7 @@ def edges(rank, name, directory):
 
 def ranks(name):
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
-            "factor": 4, "halves": 4, "weighed": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
+            "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -2008,6 +2079,7 @@ def work(rank, name, directory, port):
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
+    programs += hybrid, among, follower
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
