@@ -101,6 +101,9 @@ var trees = []struct {
 	{"features-older", "", "", "", ""}, // each rank's own rows, and older ones
 	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"heads", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"}, // an all_to_all shares out heads
+	{"heads-causal", "", "", "", ""},
+	{"heads-causal-one", "replica", "torch.nn.functional.scaled_dot_product_attention",
+		"is_causal=False, and not is_causal=True", ""},
 	{"heads-mask", "shard", "torch.Tensor.masked_fill", "input[0] is sharded along dimension 1", ""},
 	{"joint", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"}, // functions that compute and pass values in one
 	{"joint-alone", "collective", "__main__.Centre.apply", "lacks what came from other ranks", ""},

@@ -190,30 +190,23 @@ func (p *part) unlike(b bucket, updates []*flatUpdate) {
 	}
 }
 
-// shifted finds a rank that updates other elements of a buffer of parameters than those whose gradients it reads: its
-// part of one of both begins at another place.
+// shifted finds ranks that update other elements of a buffer of parameters than those whose gradients they read: their
+// parts of one of both begin at another place. If all are off by the same, the parameters were put there so.
 func (p *part) shifted(b bucket, updates []*flatUpdate, value []float64) {
-	const least = 8 // numbers that tell where a part begins
 	size, text := b.size/len(b.group), ""
 	var ranks []int
 	var call *step.Call
+	off := map[int]bool{}
 	for i, u := range updates {
-		from, part := i*size, u.before.x
-		if padded(u.before, value[from:from+size]) {
+		from := i * size
+		at, known := from, padded(u.before, value[from:from+size])
+		if !known {
+			at, known = placeOf(u.before.x, value)
+		}
+		if !known {
 			continue
 		}
-		at := -1
-		for k := range len(value) - least + 1 { // the end of the buffer can cut the part
-			if n := min(size, len(value)-k); padded(&array{x: part[:n]}, value[k:k+n]) &&
-				varied(value[k:k+n]) >= least && !slices.ContainsFunc(part[n:], func(v float64) bool { return v != 0 }) {
-				if at >= 0 {
-					at = -1
-					break
-				}
-				at = k
-			}
-		}
-		if at < 0 {
+		if off[at-from] = true; at == from {
 			continue
 		}
 		if ranks = append(ranks, b.group[i]); call == nil {
@@ -222,14 +215,31 @@ func (p *part) shifted(b bucket, updates []*flatUpdate, value []float64) {
 				"to %d", b.group[i], at, at+size-1, from, from+size-1)
 		}
 	}
-	if call == nil {
+	if len(off) < 2 {
 		return
 	}
 	if len(ranks) > 1 {
 		text += fmt.Sprintf(", and %s others in the same way", ranksText(ranks[1:]))
 	}
 	p.found(true, &violation{kind: "shard", call: call, site: p.grads[b.names[0]].calls[0].site, ranks: ranks,
-		target: "input[0]", reason: text + ": a rank's part of the parameters begins at another place than that of the gradients"})
+		target: "input[0]", reason: text + ": a rank's part of the parameters begins at another place than that of " +
+			"the gradients"})
+}
+
+// placeOf is the only place at which a part stands in a buffer, whose ends can cut it.
+func placeOf(part, buffer []float64) (at int, ok bool) {
+	const least = 8 // numbers that tell
+	for k := least - len(part); k+least <= len(buffer); k++ {
+		from, to := max(0, -k), min(len(part), len(buffer)-k)
+		if inside := part[from:to]; varied(inside) < least || !padded(&array{x: inside}, buffer[k+from:k+to]) {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		at, ok = k, true
+	}
+	return at, ok
 }
 
 // varied is how many different numbers there are, without zeros.

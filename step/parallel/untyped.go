@@ -19,7 +19,7 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	if len(lead.outs) != 1 { // the sizes of parts: each rank gets other numbers of rows for its experts
 		return s.in[0] == nil || s.in[0].rows == nil
 	}
-	if !p.triangles(s, sides) {
+	if !p.triangles(s, sides) || p.otherSetting(s, sides) {
 		p.lose(s)
 		return true
 	}

@@ -1331,7 +1331,10 @@ def heads(rank, name, directory):
         q, k, v = (swap(t, 2, 1).transpose(1, 2) for t in (q, k, v))
         mask = torch.cat([keep[:, mine]] * 2, 1) if name == "heads-mask" else keep
         scores = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask[:, None, None], -1e9)
-        y = swap((scores.softmax(-1) @ v).transpose(1, 2), 1, 2).flatten(2)
+        y = scores.softmax(-1) @ v
+        if name.startswith("heads-causal"):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=name == "heads-causal" or rank == 0)
+        y = swap(y.transpose(1, 2), 1, 2).flatten(2)
         logits = F.linear(x + F.linear(y, model.out), model.table)
         F.cross_entropy(logits.flatten(0, 1), labels[:, mine].flatten()).backward()
         for p in model.parameters():
