@@ -129,8 +129,9 @@ func (p *part) ordered(s *site, group []int, keys map[int]*step.Value, seen map[
 		if len(rows) != len(of) {
 			continue
 		}
-		for j, k := range rows {
-			if at, known := queries[k]; !known || at == of[j] {
+		for j, are := range rows {
+			k := are[0]
+			if at, known := queries[k]; len(are) > 1 || !known || at == of[j] {
 				continue
 			}
 			p.found(true, &violation{kind: "shard", call: s.calls[r], site: s, ranks: group, target: "output[0]",
@@ -207,13 +208,13 @@ func (p *part) valuesOrder() {
 				continue
 			}
 			for j := range a {
-				if a[j] == b[j] {
+				if slices.ContainsFunc(a[j], func(r row) bool { return slices.Contains(b[j], r) }) {
 					continue
 				}
 				p.found(true, &violation{kind: "shard", call: s.calls[r], site: s, ranks: group, target: "output[0]",
 					reason: fmt.Sprintf("value %d of the %d that %s joined was made of row %d of rank %d, and the key "+
 						"whose score weighs it of row %d of rank %d: keys and values are joined in different orders",
-						j, len(b), joined, b[j].at, b[j].rank, a[j].at, a[j].rank)})
+						j, len(b), joined, b[j][0].at, b[j][0].rank, a[j][0].at, a[j][0].rank)})
 				return
 			}
 		}
@@ -232,10 +233,10 @@ func (p *part) groupOf(rank int) (group []int) {
 	return group
 }
 
-// joinedFrom says of which row of the ranks each of some keys or values was made, and by which call they were joined.
+// joinedFrom says of which rows of the ranks each of some keys or values can be made, and by which call they were joined.
 // It is nil if an operator that computes lies between, or if the elements do not tell. Turned keys lie along the last
 // dimension.
-func (p *part) joinedFrom(v *step.Value, group []int, turned bool) (rows []row, joined *step.Call) {
+func (p *part) joinedFrom(v *step.Value, group []int, turned bool) (rows [][]row, joined *step.Call) {
 	if joined = p.checker.joins(v); joined == nil {
 		return nil, nil
 	}
@@ -274,11 +275,10 @@ func (p *part) joinedFrom(v *step.Value, group []int, turned bool) (rows []row, 
 	return nil, nil
 }
 
-// matchRows finds vectors of keys among those of the parts along a dimension; nil unless they say of each key which it
-// is.
-func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width int) []row {
-	made := map[uint64]row{}
-	twins := map[uint64]bool{}
+// matchRows finds vectors of keys among those of the parts along a dimension: the rows that each can be, of which there
+// are several where rows are equal; nil unless all are found.
+func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width int) (rows [][]row) {
+	made := map[uint64][]row{}
 	total := 0
 	for _, r := range group {
 		a := parts[r]
@@ -290,29 +290,21 @@ func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width
 		a = &array{a.dtype, append(slices.Clone(a.shape[:k-1]), a.shape[k-1]/width, width), a.x}
 		for _, column := range a.vectors(dim, a.shape[dim]) {
 			for i, h := range column {
-				if o, has := made[h]; has && o != (row{r, i}) {
-					twins[h] = true
+				if o := (row{r, i}); !slices.Contains(made[h], o) {
+					made[h] = append(made[h], o)
 				}
-				made[h] = row{r, i}
 			}
 		}
 	}
 	if total != len(vectors[0]) {
 		return nil
 	}
-	var rows []row
 	for j := range vectors[0] {
-		at := row{-1, -1}
-		for _, column := range vectors {
-			o, has := made[column[j]]
-			if !has || at.rank >= 0 && !twins[column[j]] && o != at {
-				return nil
-			}
-			if !twins[column[j]] {
-				at = o
-			}
+		at := slices.Clone(made[vectors[0][j]])
+		for _, column := range vectors[1:] {
+			at = slices.DeleteFunc(at, func(o row) bool { return !slices.Contains(made[column[j]], o) })
 		}
-		if at.rank < 0 {
+		if len(at) == 0 {
 			return nil
 		}
 		rows = append(rows, at)
