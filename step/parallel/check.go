@@ -39,7 +39,7 @@ type checker struct {
 	exchanges map[*capture.Entry]collective.Match
 	// apart is whether replicas moved apart on purpose in an earlier step.
 	apart bool
-	// unnamed are the parameters without a name in the model, by where they lie, with the name that they have here.
+	// unnamed are the parameters without a name of their own in the recording, by where they lie, with the one they have here.
 	unnamed map[*step.Process]map[uint64]string
 }
 
@@ -74,7 +74,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 			}
 		}
 	}
-	c.nameUnnamed()
+	c.nameParameters()
 	entries, _ := c.entries()
 	stepOf := collective.Steps(entries, opt.Read)
 	for _, p := range t.Processes {
