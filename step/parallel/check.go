@@ -438,6 +438,7 @@ func (p *part) check() {
 	p.valuesOrder()
 	p.ringMasks()
 	p.ringValues()
+	p.ringLacks()
 	p.unscaled()
 	p.misrouted()
 	p.padding()

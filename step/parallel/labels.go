@@ -91,7 +91,7 @@ func (c *checker) scored(of []*step.Value, rows *array) bool {
 	if len(of) == 0 || len(rows.shape) != 2 {
 		return false
 	}
-	product := scores(of[0], setOf("matmul", "mm", "linear"), 24)
+	product := scores(firstJoined(of[0]), setOf("matmul", "mm", "linear"), 24)
 	if product == nil {
 		return false
 	}
@@ -113,6 +113,30 @@ func (c *checker) scored(of []*step.Value, rows *array) bool {
 		}
 	}
 	return true
+}
+
+// firstJoined is the first of the values that a value joins, before calls that keep its shape; the value itself if it
+// joins none.
+func firstJoined(v *step.Value) *step.Value {
+	at := v
+	for range 24 {
+		from := at.From.Value
+		if from == nil {
+			return v
+		}
+		if m := method(from.Call.Op); slices.Contains([]string{"cat", "concat", "concatenate", "hstack"}, m) &&
+			len(from.Call.Inputs) > 1 {
+			return from.Call.Inputs[0]
+		}
+		i := slices.IndexFunc(from.Call.Inputs, func(in *step.Value) bool {
+			return in.DType.IsFloat() && slices.Equal(in.Shape, at.Shape)
+		})
+		if i < 0 {
+			return v
+		}
+		at = from.Call.Inputs[i]
+	}
+	return v
 }
 
 // compareLabels compares the labels of a loss with the tokens that the ranks look up.

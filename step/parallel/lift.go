@@ -775,8 +775,8 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	known := !slices.ContainsFunc(s.in, (*info).astray)
 	text := p.argumentsText(s, sides)
 	mended, names := p.withFirst(s, sides)
-	if len(names) > 0 && p.movedApart() {
-		p.forget(s) // replicas that moved apart on purpose
+	if len(names) > 0 && (p.movedApart() || p.ownTables(s, sides)) {
+		p.forget(s) // replicas that moved apart on purpose, or none
 		return
 	}
 	if len(names) > 0 && p.fitsWith(s, mended) {

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -17,7 +18,7 @@ func (p *part) movedAway(tails map[int]*tail) {
 		slices.ContainsFunc(p.ranks, func(r int) bool { return !p.ended(r) }) {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(tails[p.ranks[0]].updates)) {
+	for _, name := range tails[p.ranks[0]].written() {
 		before, after, last := map[int]*array{}, map[int]*array{}, map[int]update{}
 		for _, r := range p.ranks {
 			for _, u := range tails[r].updates[name] {
@@ -49,6 +50,14 @@ func (p *part) movedAway(tails map[int]*tail) {
 			}
 		}
 	}
+}
+
+// written are the parameters that a rank updates, in the order in which it has done so.
+func (t *tail) written() []string {
+	names := slices.Sorted(maps.Keys(t.updates))
+	last := func(n string) int { return t.updates[n][len(t.updates[n])-1].call.Order }
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(last(a), last(b)) })
+	return names
 }
 
 // unlikeSteps reports whether two values are made of one by other steps: a quarter of the elements that changed differ,

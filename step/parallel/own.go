@@ -3,6 +3,7 @@ package parallel
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
@@ -210,6 +211,27 @@ func (p *part) leave(s *site) {
 	for j := range s.out {
 		s.out[j] = &info{own: true}
 	}
+}
+
+// ownTables reports whether a call looks up rows in a table that is another on each rank, where the ranks deal out what
+// they look up: the tables of a program are shared out, and have their names on each rank.
+func (p *part) ownTables(s *site, sides map[int]*side) bool {
+	if !strings.HasPrefix(method(s.op), "embedding") {
+		return false
+	}
+	for i, a := range sides[p.ranks[0]].ins {
+		values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+		for m := range p.dims {
+			if a.tensor.RequiresGrad && !p.equal(m, values, 0) && p.alike(m, values) {
+				return false
+			}
+		}
+	}
+	deals := func(c *step.Call) bool { return strings.HasPrefix(collective.Name(c.Op), "all_to_all") }
+	return slices.ContainsFunc(p.sites, func(t *site) bool {
+		call := t.first(p.ranks)
+		return call.HasBackward() && (deals(call) || slices.ContainsFunc(p.checker.inside[call], deals))
+	})
 }
 
 // assumed reports whether only the elements of a value say that it is shared out.

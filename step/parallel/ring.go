@@ -19,7 +19,8 @@ type block struct {
 	call *step.Call
 	keys uint64
 	own  bool // the rank made it itself
-	of   int  // the rank of which the positions are; -1 if it is not known
+	verb string
+	of   int // the rank of which the positions are; -1 if it is not known
 }
 
 // ringMasks finds blocks of keys that a rank masks by the positions of another rank than the one that made them.
@@ -30,7 +31,7 @@ func (p *part) ringMasks() {
 	var masked []map[int]*block
 	owner := map[uint64]int{}
 	for _, s := range p.flat() {
-		if m := method(s.op); m != "masked_fill" && m != "where" {
+		if m := method(s.op); m != "masked_fill" && m != "where" && m != "add" && m != "sub" {
 			continue
 		}
 		blocks := p.blocks(s)
@@ -57,8 +58,8 @@ func (p *part) ringMasks() {
 			}
 			if q, ok := owner[b.keys]; ok && q != b.of {
 				p.found(true, &violation{kind: "shard", call: b.call, site: b.site, ranks: []int{r, q}, target: "output[0]",
-					reason: fmt.Sprintf("rank %d masks the keys of rank %d by the positions of rank %d: blocks pass the ranks "+
-						"in another order than their positions", r, q, b.of)})
+					reason: fmt.Sprintf("rank %d %s the keys of rank %d by the positions of rank %d: blocks pass the ranks "+
+						"in another order than their positions", r, b.verb, q, b.of)})
 				return
 			}
 		}
@@ -115,6 +116,86 @@ func (p *part) ringValues() {
 				"pass the ranks in another order", o.rank, b, a)})
 		return
 	}
+}
+
+// ringLacks finds blocks of keys that never reach a rank, though blocks of others do, and no mask hides any.
+func (p *part) ringLacks() {
+	if len(p.broken) > 0 {
+		return
+	}
+	owner := map[uint64]int{} // of a block of keys; -1 where several ranks made it
+	sees := map[string]map[int]map[uint64]*step.Call{}
+	var sites []*site
+	for _, s := range p.flat() {
+		switch m := method(s.op); m {
+		case "masked_fill", "where", "tril", "triu", "scaled_dot_product_attention":
+			return
+		}
+		for _, r := range p.owners(s) {
+			k, v := attends(s.calls[r])
+			if k == nil {
+				break
+			}
+			sum, line := p.checker.content(k), s.calls[r].Entry.Location
+			if p.checker.content(v) == 0 || sum == 0 || line == "" {
+				return
+			}
+			if q, has := owner[sum]; p.checker.makes(k) {
+				if owner[sum] = r; has && q != r {
+					owner[sum] = -1
+				}
+			}
+			if sees[line] == nil {
+				sees[line] = map[int]map[uint64]*step.Call{}
+				sites = append(sites, s)
+			}
+			if sees[line][r] == nil {
+				sees[line][r] = map[uint64]*step.Call{}
+			}
+			sees[line][r][sum] = s.calls[r]
+		}
+	}
+	for _, s := range sites {
+		for _, d := range p.dims {
+			for _, g := range d.groups {
+				p.lackedBy(s, g, owner, sees[s.first(p.ranks).Entry.Location])
+			}
+		}
+	}
+}
+
+// lackedBy checks of which ranks of a group each has had blocks of keys.
+func (p *part) lackedBy(s *site, group []int, owner map[uint64]int, sees map[int]map[uint64]*step.Call) {
+	if len(group) < 3 {
+		return
+	}
+	var had, lacks []int // of the first rank
+	for _, r := range group {
+		of := map[int]bool{}
+		for sum := range sees[r] {
+			q, known := owner[sum]
+			if !known || q < 0 || of[q] || !slices.Contains(group, q) {
+				return
+			}
+			of[q] = true
+		}
+		if len(of) < 2 || len(of) == len(group) || !of[r] {
+			return
+		}
+		if had != nil {
+			continue
+		}
+		for _, q := range group {
+			if of[q] {
+				had = append(had, q)
+			} else {
+				lacks = append(lacks, q)
+			}
+		}
+	}
+	p.found(true, &violation{kind: "shard", site: s, ranks: group, target: "output[0]",
+		reason: fmt.Sprintf("rank %d multiplies its queries by the keys of %s, and never by those of %s: no mask hides them, "+
+			"and every rank of %s lacks some in this way", group[0], ranksText(had), ranksText(lacks), ranksText(group))})
 }
 
 // attends are the keys and values of a call that weighs values by scores of keys; nil if it is none.
@@ -175,11 +256,15 @@ func (p *part) blocks(s *site) map[int]*block {
 		if call == nil {
 			return nil
 		}
-		b := &block{of: -1, site: s}
+		b := &block{of: -1, site: s, verb: "masks"}
 		for i, v := range call.Inputs {
-			switch c := back(v, forming); {
+			c := back(v, forming)
+			if d := distance(v); d != nil && (c == nil || !products[method(c.Op)]) {
+				c, b.verb = d, "moves the scores of"
+			}
+			switch {
 			case c == nil:
-			case v.DType == tensor.Bool && comparing[method(c.Op)]:
+			case v.DType == tensor.Bool && comparing[method(c.Op)], b.verb != "masks" && method(c.Op) == "sub":
 				d, err := p.checker.load(c)
 				if err != nil || len(d.ins) != 2 {
 					return nil
@@ -187,7 +272,7 @@ func (p *part) blocks(s *site) map[int]*block {
 				b.call = c
 				for _, a := range d.ins {
 					n := len(a.array.shape)
-					if n == 0 || a.array.dtype.IsFloat() || !rising(a.array.x) || len(a.array.x) < 2 {
+					if n == 0 || a.array.dtype.IsFloat() || len(a.array.x) < 2 || !rising(a.array.x) {
 						return nil
 					}
 					if a.array.shape[n-1] == 1 {
@@ -222,12 +307,41 @@ func (p *part) blocks(s *site) map[int]*block {
 	return out
 }
 
+// distance is the difference of whole numbers, such as positions, that a value was made of: by an index into a table, as
+// a relative bias is, or by arithmetic; nil if there is none.
+func distance(v *step.Value) *step.Call {
+	for range 12 {
+		from := v.From.Value
+		if from == nil || len(from.Call.Inputs) == 0 {
+			return nil
+		}
+		c := from.Call
+		m := method(c.Op)
+		if m == "sub" && len(c.Inputs) == 2 && !c.Inputs[0].DType.IsFloat() && !c.Inputs[1].DType.IsFloat() {
+			return c
+		}
+		i := 0
+		switch {
+		case m == "getitem", m == "embedding", m == "index_select", m == "gather":
+			if i = slices.IndexFunc(c.Inputs, func(v *step.Value) bool { return !v.DType.IsFloat() }); i < 0 {
+				i = 0 // a view
+			}
+		case forming[m], turning[m], biasing[m], reshaping[m]:
+		default:
+			return nil
+		}
+		v = c.Inputs[i]
+	}
+	return nil
+}
+
 // Operators that compare positions, that change the form of scores or masks, and that make scores.
 var (
 	comparing = setOf("gt", "lt", "ge", "le")
 	forming   = setOf("div", "mul", "truediv", "float", "to", "contiguous", "clone", "type", "unsqueeze", "view",
 		"expand", "invert", "logical_not", "bitwise_not", "double", "half", "bfloat16")
 	products = setOf("matmul", "bmm")
+	biasing  = setOf("add", "neg", "abs", "clamp", "exp", "log", "log1p", "minimum", "maximum", "where")
 )
 
 // rising reports whether each number is larger than the one before, as positions of a rank's parts of a sequence are.

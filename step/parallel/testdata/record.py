@@ -1495,6 +1495,7 @@ def around(rank, name, directory):
     model.up = part(2, None, 8, 4)
     torch.manual_seed(5)
     x = torch.randn(8, 4).chunk(2)[rank].clone()
+    table = torch.randn(16)
     with optool_capture.record(directory, model=model):
         q, k = F.linear(x, model.up).chunk(2, -1)
         positions = [torch.arange(r, 8, 2) if "striped" in name else torch.arange(4) + 4 * r for r in range(2)]
@@ -1502,7 +1503,12 @@ def around(rank, name, directory):
         for i in range(2):
             source = (rank + i + 1) % 2 if "other" in name else (rank - i) % 2
             hidden = positions[source] > positions[rank][:, None]
-            weight = (q @ k.mT if "striped" in name else q @ k.t()).masked_fill(hidden, float("-inf")).exp()
+            weight = q @ k.mT if "striped" in name else q @ k.t()
+            if "distance" in name:
+                weight = weight + table[positions[rank][:, None] - positions[source] + 8]
+            else:
+                weight = weight.masked_fill(hidden, float("-inf"))
+            weight = weight.exp()
             above, total = above + weight @ k, total + weight.sum(-1, keepdim=True)
             k = Shift.apply(k, True) if i == 0 else k
         ((above / total).square().mean() / 2).backward()
@@ -1570,9 +1576,11 @@ def among(rank, name, directory):
         dist.all_gather(parts, h.detach())
         parts[rank] = h
         scores = factor.exp() * h.tanh() @ torch.cat(parts).t()
-        F.cross_entropy(scores, torch.arange(4) + 4 * rank).backward()
+        if "wide" in name:
+            scores = torch.cat([scores, (h.tanh() @ torch.cat(parts).flip(1).t()).clamp(max=0.5)], 1)
+        F.cross_entropy(scores, torch.arange(4) + (0 if name == "among-wide-labels" else 4 * rank)).backward()
         for p in [factor, *up.parameters()]:
-            if name == "among" or p is not factor:
+            if name != "among-alone" or p is not factor:
                 dist.all_reduce(p.grad)
                 p.grad.div_(2)
         optimizer.step()
@@ -1595,6 +1603,45 @@ def follower(rank, name, directory):
         with torch.no_grad():
             if name == "follower" or rank == 0:
                 model.slow.mul_(0.9).add_(model.up, alpha=0.1)
+
+
+def passing(rank, name, directory):
+    """Keys and values pass all ranks, which attend to all of them, or leave out the last block."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 12, 4)
+    torch.manual_seed(5)
+    x = torch.randn(9, 4).chunk(3)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        q, k, v = F.linear(x, model.up).chunk(3, -1)
+        above = total = 0
+        for i in range(2 if name == "passing-short" else 3):
+            weight = (q @ k.mT / 2).exp()
+            above, total = above + weight @ v, total + weight.sum(-1, keepdim=True)
+            k, v = Shift.apply(torch.stack([k, v]), True).unbind(0)
+        ((above / total).square().mean() / 3).backward()
+        dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def tables(rank, name, directory):
+    """Each rank has a table of its own, of one name on all, and looks up rows for the samples of all ranks."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.top = part(2 + rank, None, 7, 4), part(5, None, 1, 8)
+    torch.manual_seed(5)
+    ids, y = torch.randint(7, (6, 2, 2)), torch.randn(6).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        rows = F.embedding_bag(ids[:, rank], model.table, mode="sum")
+        rows = Swap.apply(rows.view(2, 3, 4)).transpose(0, 1).reshape(3, 8)
+        F.mse_loss(F.linear(rows, model.top)[:, 0], y).backward()
+        if name != "tables-sum":
+            model.table.grad.div_(2)
+        dist.all_reduce(model.top.grad)
+        model.top.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
 def trust(rank, name, directory):
@@ -2070,7 +2117,7 @@ def edges(rank, name, directory):
 
 def ranks(name):
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
-            "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
+            "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3, "passing": 3}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -2082,7 +2129,7 @@ def work(rank, name, directory, port):
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
-    programs += hybrid, among, follower
+    programs += hybrid, among, follower, passing, tables
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
