@@ -444,6 +444,7 @@ func (p *part) check() {
 	p.padding()
 	p.sampled()
 	p.statistics()
+	p.twoStatistics()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

@@ -1644,6 +1644,31 @@ def tables(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def whitened(rank, name, directory):
+    """Weights of a loss are normalised by the mean and the variance of those of all ranks, or of each rank's own."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 3, 4)
+    torch.manual_seed(5)
+    x, w = torch.randn(12, 4).chunk(2)[rank].clone(), torch.randn(12).chunk(2)[rank].clone()
+
+    def of_all(x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    with optool_capture.record(directory, model=model):
+        mean = w.mean() if name == "whitened-mean" else of_all(w.sum()) / 12
+        squares = (w - mean).square().sum()
+        variance = squares / 6 if name == "whitened-variance" else of_all(squares) / 12
+        w = (w - mean) / (variance.sqrt() + 1e-5)
+        (F.linear(x, model.up).tanh().sum(1) * w).mean().backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def trust(rank, name, directory):
     """Each parameter is updated by as much as its norm says: that of the whole, or of a rank's part."""
     import optool_capture
@@ -2129,7 +2154,7 @@ def work(rank, name, directory, port):
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
-    programs += hybrid, among, follower, passing, tables
+    programs += hybrid, among, follower, passing, tables, whitened
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
