@@ -24,19 +24,28 @@ func (p *part) halo(n *info, values, results map[int]*array, all *array) (ok boo
 	}
 	from := all.slabs(at)
 	runs := map[int]bool{}
+	var right [2]bool      // whether some rank has the rows before or behind its part there
+	var vacant [2][]string // of those that have zeros there instead
 	for _, r := range p.ranks {
 		own, got := values[r].slabs(at), results[r].slabs(at)
 		first, start := runsOf(from, own), runsOf(got, own)
 		if len(first) != 1 || len(start) != 1 || len(got) <= len(own) || len(got) >= len(from) {
 			return false, ""
 		}
-		for _, side := range [][2]int{{0, start[0]}, {start[0] + len(own), len(got)}} {
+		for k, side := range [][2]int{{0, start[0]}, {start[0] + len(own), len(got)}} {
 			rows := got[side[0]:side[1]]
 			if slices.ContainsFunc(rows, func(h uint64) bool { return h != 0 && !slices.Contains(from, h) }) {
 				return false, ""
 			}
 			want := first[0] - start[0] + side[0] // the first of them, if they are those beside the part
 			at := runsOf(from, rows)
+			if zeros := make([]uint64, len(rows)); len(rows) > 0 && slices.Equal(rows, zeros) && want >= 0 &&
+				want+len(rows) <= len(from) && !slices.Equal(from[want:want+len(rows)], zeros) {
+				vacant[k] = append(vacant[k], fmt.Sprintf("rank %d has rows %d-%d of the whole, and zeros beside them, where "+
+					"rows %d-%d lie: other ranks have those of their neighbours there", r, first[0], first[0]+len(own)-1, want,
+					want+len(rows)-1))
+			}
+			right[k] = right[k] || slices.Contains(at, want)
 			if len(at) == 0 || want < 0 || want+len(rows) > len(from) {
 				continue // zeros or mirrored rows at an end, or several pieces
 			}
@@ -45,6 +54,11 @@ func (p *part) halo(n *info, values, results map[int]*array, all *array) (ok boo
 				wrong = fmt.Sprintf("rank %d has rows %d-%d of the whole, and puts rows %d-%d beside them, where rows %d-%d lie",
 					r, first[0], first[0]+len(own)-1, at[0], at[0]+len(rows)-1, want, want+len(rows)-1)
 			}
+		}
+	}
+	for k, texts := range vacant {
+		if right[k] && len(texts) > 0 && wrong == "" {
+			wrong = texts[0]
 		}
 	}
 	if len(runs) == 1 && len(p.ranks) > 2 {
