@@ -199,6 +199,7 @@ var trees = []struct {
 		"1 sharded along dimension 1]"},
 	{"sequence-alone", "replica", "torch.nn.functional.layer_norm", "the gradient of norm is a partial sum", ""},
 	{"sequence-same", "replica", "torch.Tensor.mul", "they draw with the same random state", ""},
+	{"sequence-cut", "collective", "torch.Tensor.add", "the result of __main__.Cut.apply/", ""},
 	{"sequence-unsummed", "collective", "torch.Tensor.add", "it lacks a reduce_scatter", ""},
 	{"several", "", "", "", ""},
 	{"stages", "", "", "", ""},

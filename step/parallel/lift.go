@@ -71,7 +71,9 @@ func (p *part) lift(s *site) {
 	p.meetsDropped(s, sides)
 	for j, o := range s.out {
 		if o != nil {
-			o.made, o.view = s, s.viewed(lead)
+			if o.view = s.viewed(lead); !o.pieces || o.made == nil {
+				o.made = s
+			}
 			o.doubtful(s.in)
 			o.restsOn(s.in)
 		}
@@ -93,8 +95,13 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 	if p.meetsDrawn(s, sides) {
 		return
 	}
+	if m := method(s.op); len(s.in) == 1 && len(s.out) == 1 && s.in[0] != nil && s.in[0].pieces &&
+		(silent[m] || reshaping[m]) {
+		s.out[0] = &info{pieces: true, made: s.in[0].made}
+		return
+	}
 	if !p.begins() && slices.ContainsFunc(s.in, func(n *info) bool { return n.astray() && n.places == nil }) ||
-		p.unsummed(s) || !p.compares(s, sides) {
+		p.unsummed(s, sides) || !p.compares(s, sides) {
 		p.lose(s)
 		return
 	}
@@ -1027,7 +1034,7 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]
 	for j := range lead.outs {
 		if n := p.lookup(sides, output(j)); n != nil {
-			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source,
+			s.out[j] = &info{places: n.places, pieces: n.pieces, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source,
 				ragged: n.ragged, guess: n.guess, own: n.own, firm: n.firm, data: n.data}
 		}
 	}

@@ -441,12 +441,12 @@ func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
 		switch m := p.known(r, of(sides[r])); {
 		case m != n:
 			lost = lost || m != nil && m.lost
-			pieces = pieces && m != nil && slices.Equal(m.places, first.places) && m.made == first.made
+			pieces = pieces && m != nil && slices.Equal(m.places, first.places) && m.origin() == first.origin()
 			n, differ = nil, true
 		}
 	}
 	if differ && pieces && !lost {
-		return &info{pieces: true, made: first.made}
+		return &info{pieces: true, made: first.origin()}
 	}
 	if differ && !lost {
 		if n = p.cutOf(sides, of, first); n != nil {
@@ -458,6 +458,20 @@ func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
 		return &info{lost: true}
 	}
 	return n
+}
+
+// origin is the call that made a value, before calls that leave its elements and its shape.
+func (n *info) origin() *site {
+	if n == nil {
+		return nil
+	}
+	for range 8 {
+		if n.made == nil || !silent[method(n.made.op)] || len(n.made.in) == 0 || n.made.in[0] == nil {
+			break
+		}
+		n = n.made.in[0]
+	}
+	return n.made
 }
 
 // cutOf is what is known of an argument of which each rank has another result of a call that cut a value which all

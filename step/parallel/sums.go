@@ -151,13 +151,16 @@ func (p *part) takesMean(n *info, within int) bool {
 
 // unsummed finds an argument of which each rank has another part of a partial sum, next to arguments that are whole or
 // parts of a whole.
-func (p *part) unsummed(s *site) bool {
+func (p *part) unsummed(s *site, sides map[int]*side) bool {
 	at := slices.IndexFunc(s.in, func(n *info) bool { return n != nil && n.pieces })
 	if at < 0 || len(s.in) < 2 {
 		return false
 	}
 	for i, n := range s.in {
-		if i != at && (n == nil || n.places == nil || n.lost) {
+		if i == at || n == nil && sides != nil && sides[p.ranks[0]].ins[i].name != "" && p.same(sides, i) {
+			continue // a parameter that all have
+		}
+		if n == nil || n.places == nil || n.lost {
 			return false
 		}
 	}

@@ -18,7 +18,7 @@ func TestUnsummed(t *testing.T) {
 		want  bool
 	}{{&info{places: []place{{kind: sharded, factor: 1}}}, true}, {nil, false}, {&info{lost: true}, false}} {
 		p := &part{mesh: &mesh{ranks: []int{0, 1}}}
-		if got := p.unsummed(&site{in: []*info{tc.other, pieces}}); got != tc.want || got != (len(p.broken) == 1) {
+		if got := p.unsummed(&site{in: []*info{tc.other, pieces}}, nil); got != tc.want || got != (len(p.broken) == 1) {
 			t.Errorf("next to %+v: %t", tc.other, got)
 		}
 	}

@@ -1460,6 +1460,20 @@ class Scatter(torch.autograd.Function):
         return torch.cat(parts)
 
 
+class Cut(torch.autograd.Function):
+    """Each rank takes its own rows; the gradients are joined."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return [t.contiguous() for t in x.chunk(2)][dist.get_rank()].clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        parts = [torch.empty_like(g), torch.empty_like(g)]
+        dist.all_gather(parts, g.contiguous())
+        return torch.cat(parts)
+
+
 def sequence(rank, name, directory):
     """Norms of each rank's rows with weights of ones, before columns and rows of all, and masks that each rank draws."""
     import optool_capture
@@ -1478,6 +1492,8 @@ def sequence(rank, name, directory):
         h = F.linear(h, model.down)
         if name == "sequence-unsummed":
             h, x = h[3 * rank : 3 * rank + 3], x[3 * rank : 3 * rank + 3]
+        elif name == "sequence-cut":
+            h, x = Cut.apply(h), x[3 * rank : 3 * rank + 3]
         else:
             h = Reduce.apply(h, None)
         (h + x).square().mean().backward()
