@@ -23,7 +23,11 @@ func TestAverages(t *testing.T) {
 		name string
 		from capture.Kind // of the value of a product with the parameter; Input for the parameter itself
 		want bool
-	}{{"the parameter", capture.Input, true}, {"a product", capture.Output, true}, {"a gradient", capture.GradInputs, false}} {
+	}{
+		{"the parameter", capture.Input, true},
+		{"a product", capture.Output, true},
+		{"a gradient", capture.GradInputs, false},
+	} {
 		forward, update := call("torch.Tensor.mul", 5, parameter()), call("torch.Tensor.add_", -1, parameter())
 		given := parameter()
 		if tc.from != capture.Input {

@@ -233,9 +233,9 @@ func (p *part) groupOf(rank int) (group []int) {
 	return group
 }
 
-// joinedFrom says of which rows of the ranks each of some keys or values can be made, and by which call they were joined.
-// It is nil if an operator that computes lies between, or if the elements do not tell. Turned keys lie along the last
-// dimension.
+// joinedFrom says of which rows of the ranks each of some keys or values can be made, and by which call they were
+// joined. It is nil if an operator that computes lies between, or if the elements do not tell. Turned keys lie along
+// the last dimension.
 func (p *part) joinedFrom(v *step.Value, group []int, turned bool) (rows [][]row, joined *step.Call) {
 	if joined = p.checker.joins(v); joined == nil {
 		return nil, nil
@@ -363,7 +363,8 @@ func (c *checker) joins(v *step.Value) *step.Call {
 			return isExchange(c.Op)
 		}):
 			return made
-		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] && !picking[m] || len(made.Inputs) == 0:
+		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] && !picking[m],
+			len(made.Inputs) == 0:
 			return nil
 		}
 		v = made.Inputs[0]

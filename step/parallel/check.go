@@ -39,7 +39,8 @@ type checker struct {
 	exchanges map[*capture.Entry]collective.Match
 	// apart is whether replicas moved apart on purpose in an earlier step.
 	apart bool
-	// unnamed are the parameters without a name of their own in the recording, by where they lie, with the one they have here.
+	// unnamed are the parameters without a name of their own in the recording, by where they lie, with the one that
+	// they have here.
 	unnamed map[*step.Process]map[uint64]string
 }
 

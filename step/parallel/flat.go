@@ -45,8 +45,8 @@ type bucket struct {
 	alone bool // no exchange reads it
 }
 
-// flats checks gradients that are reduced and updated in flat buffers, and that all ranks then have the result. The ranks
-// of a group along one dimension of the mesh share out a buffer; those of other groups have the same parts.
+// flats checks gradients that are reduced and updated in flat buffers, and that all ranks then have the result. The
+// ranks of a group along one dimension of the mesh share out a buffer; those of other groups have the same parts.
 func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string]*judged) {
 	for _, b := range p.buckets(tails[p.ranks[0]]) {
 		groups := p.groupsBeside(b.group)
@@ -83,7 +83,8 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 				}
 				updates[r] = u
 				read[r], v.update[r] = u.gradient, u.call
-				want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]} // a master copy is more exact than the sum
+				// a master copy is more exact than the sum
+				want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]}
 				own[r] = &array{g.sum[r].dtype, []int{part}, p.flatSum(b, r)[from:to]}
 				v.size += dot(want[r].x, want[r].x) / float64(len(groups))
 			}
@@ -120,8 +121,8 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 	}
 }
 
-// groupsBeside are the groups along the dimension of the mesh of a group, that one first, or the group alone if it is of
-// all ranks; nil if it is something else.
+// groupsBeside are the groups along the dimension of the mesh of a group, that one first, or the group alone if it is
+// of all ranks; nil if it is something else.
 func (p *part) groupsBeside(group []int) (out [][]int) {
 	if len(group) == len(p.ranks) {
 		return [][]int{group}

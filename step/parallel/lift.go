@@ -1034,8 +1034,8 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]
 	for j := range lead.outs {
 		if n := p.lookup(sides, output(j)); n != nil {
-			s.out[j] = &info{places: n.places, pieces: n.pieces, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source,
-				ragged: n.ragged, guess: n.guess, own: n.own, firm: n.firm, data: n.data}
+			s.out[j] = &info{places: n.places, pieces: n.pieces, lost: n.lost, rows: n.rows, pending: n.pending,
+				source: n.source, ragged: n.ragged, guess: n.guess, own: n.own, firm: n.firm, data: n.data}
 		}
 	}
 	for i, a := range lead.ins {

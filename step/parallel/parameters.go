@@ -1515,8 +1515,8 @@ func (p *part) notUpdated(tails map[int]*tail) {
 	p.notMoved(tails)
 }
 
-// notMoved finds parameters without a gradient, such as those of a teacher that follows a model, that calls of all ranks
-// read, and that only some of them change.
+// notMoved finds parameters without a gradient, such as those of a teacher that follows a model, that calls of all
+// ranks read, and that only some of them change.
 func (p *part) notMoved(tails map[int]*tail) {
 	for _, name := range p.names {
 		if p.grads[name] != nil || p.shards[name] == nil || len(p.broken) > 0 ||
@@ -1527,7 +1527,9 @@ func (p *part) notMoved(tails map[int]*tail) {
 		var first *update
 		for _, r := range p.ranks {
 			us := tails[r].updates[name]
-			i := slices.IndexFunc(us, func(u update) bool { return u.result != nil && u.result.sum() != u.before.sum() })
+			i := slices.IndexFunc(us, func(u update) bool {
+				return u.result != nil && u.result.sum() != u.before.sum()
+			})
 			switch {
 			case i >= 0:
 				with = append(with, r)

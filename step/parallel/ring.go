@@ -194,8 +194,9 @@ func (p *part) lackedBy(s *site, group []int, owner map[uint64]int, sees map[int
 		}
 	}
 	p.found(true, &violation{kind: "shard", site: s, ranks: group, target: "output[0]",
-		reason: fmt.Sprintf("rank %d multiplies its queries by the keys of %s, and never by those of %s: no mask hides them, "+
-			"and every rank of %s lacks some in this way", group[0], ranksText(had), ranksText(lacks), ranksText(group))})
+		reason: fmt.Sprintf("rank %d multiplies its queries by the keys of %s, and never by those of %s: no mask hides "+
+			"them, and every rank of %s lacks some in this way", group[0], ranksText(had), ranksText(lacks),
+			ranksText(group))})
 }
 
 // attends are the keys and values of a call that weighs values by scores of keys; nil if it is none.
@@ -307,8 +308,8 @@ func (p *part) blocks(s *site) map[int]*block {
 	return out
 }
 
-// distance is the difference of whole numbers, such as positions, that a value was made of: by an index into a table, as
-// a relative bias is, or by arithmetic; nil if there is none.
+// distance is the difference of whole numbers, such as positions, that a value was made of: by an index into a table,
+// as a relative bias is, or by arithmetic; nil if there is none.
 func distance(v *step.Value) *step.Call {
 	for range 12 {
 		from := v.From.Value

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Ranks share out samples by taking parts of one order of them: each its stride of a permutation, say. That works if all
-// have the same order. If each has drawn its own, some samples are taken by several ranks and others by none.
+// Ranks share out samples by taking parts of one order of them: each its stride of a permutation, say. That works if
+// all have the same order. If each has drawn its own, some samples are taken by several ranks and others by none.
 
 // sampled finds ranks that take the parts of different orders of the same numbers or rows.
 func (p *part) sampled() {
@@ -78,10 +78,10 @@ func (p *part) ordersOf(s *site, sides map[int]*side, group []int) {
 	if from := s.calls[group[0]].Inputs[0].From.Value; from != nil && from.Call.Draws() {
 		why = fmt.Sprintf(", which %s drew with a random state of each rank's own", from.Call)
 	}
-	p.found(true, &violation{kind: "shard", site: s, ranks: group, target: "input[0]",
-		reason: fmt.Sprintf("each of %s takes other places of an order of %d samples, and has them in an order of its "+
-			"own%s: %d of them are taken by several ranks, and %d of those in the order by none", ranksText(group), len(same), why,
-			again, len(same)-len(taken))})
+	text := fmt.Sprintf("each of %s takes other places of an order of %d samples, and has them in an order of its own%s: "+
+		"%d of them are taken by several ranks, and %d of those in the order by none", ranksText(group), len(same), why,
+		again, len(same)-len(taken))
+	p.found(true, &violation{kind: "shard", site: s, ranks: group, target: "input[0]", reason: text})
 }
 
 // rowSums identify the rows of an array, of a number of elements each; nil if it has no whole number of them.

@@ -56,7 +56,7 @@ func (p *part) otherSetting(s *site, sides map[int]*side) bool {
 	}) {
 		return false
 	}
-	if method(s.op) == "scaled_dot_product_attention" { // queries that see the keys of other ranks differ in what they see
+	if method(s.op) == "scaled_dot_product_attention" { // queries that see keys of other ranks differ in what they see
 		n := len(lead.ins[0].array.shape)
 		for m := range p.dims {
 			first := s.in[0].places[m]

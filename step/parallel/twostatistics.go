@@ -7,9 +7,9 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// A program can take two statistics of one value, such as its mean and its variance, and add up only one of them over the
-// ranks: then one is that of all, and the other of each rank's own part. Alone, a statistic of a rank's own data is its
-// own business.
+// A program can take two statistics of one value, such as its mean and its variance, and add up only one of them over
+// the ranks: then one is that of all, and the other of each rank's own part. Alone, a statistic of a rank's own data is
+// its own business.
 
 // A trail is what a value was made of by calls that work element by element or take statistics.
 type trail struct {
@@ -103,8 +103,8 @@ func (p *part) twoStatistics() {
 	}
 }
 
-// meeting is about a call that reads one statistic of each rank's own part of some values, and one of all; nil if it reads
-// none such.
+// meeting is about a call that reads one statistic of each rank's own part of some values, and one of all; nil if it
+// reads none such.
 func (p *part) meeting(s *site, ins []*trail, all *trail, source map[*site]*trail) *violation {
 	for _, own := range p.own {
 		if !all.own[own] {
@@ -118,9 +118,9 @@ func (p *part) meeting(s *site, ins []*trail, all *trail, source map[*site]*trai
 			if s != own {
 				where = fmt.Sprintf(", which it meets in %s", s.first(p.ranks))
 			}
-			return &violation{kind: "collective", site: own, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("each of %s makes it of its own part of the values of which %s adds up a statistic over "+
-					"the ranks%s: one is of a part, and the other of the whole", ranksText(p.ranks), sum.first(p.ranks), where)}
+			text := fmt.Sprintf("each of %s makes it of its own part of the values of which %s adds up a statistic over the "+
+				"ranks%s: one is of a part, and the other of the whole", ranksText(p.ranks), sum.first(p.ranks), where)
+			return &violation{kind: "collective", site: own, ranks: p.ranks, target: "output[0]", reason: text}
 		}
 	}
 	return nil
