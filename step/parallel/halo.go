@@ -42,7 +42,8 @@ func (p *part) halo(n *info, values, results map[int]*array, all *array) (ok boo
 			if zeros := make([]uint64, len(rows)); len(rows) > 0 && slices.Equal(rows, zeros) && want >= 0 &&
 				want+len(rows) <= len(from) && !slices.Equal(from[want:want+len(rows)], zeros) {
 				text := fmt.Sprintf("rank %d has rows %d-%d of the whole, and zeros beside them, where rows %d-%d lie: "+
-					"other ranks have those of their neighbours there", r, first[0], first[0]+len(own)-1, want, want+len(rows)-1)
+					"other ranks have those of their neighbours there", r, first[0], first[0]+len(own)-1, want,
+					want+len(rows)-1)
 				vacant[k] = append(vacant[k], text)
 			}
 			right[k] = right[k] || slices.Contains(at, want)
