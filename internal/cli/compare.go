@@ -247,6 +247,9 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			if held.two && p.B != nil && c.looked().Retyped() {
 				c.judged = map[*capture.Entry]pairs.Judgement{p.A: r.judged(p.A), p.B: r.judged(p.B)}
 			}
+			if !held.two && p.Err == nil {
+				r.skipOthers(p.A, c.results)
+			}
 			return c
 		},
 		func(c compared) error {
@@ -272,8 +275,8 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if !held.two {
-		r.out.digest.Next = "which side is wrong. compare only shows that the sides differ: rounding and gradients of another " +
-			"operator differ, too. Where replay passes a value, trust replay:\n  " +
+		r.out.digest.Next = "which side is wrong. compare only shows that the sides differ, which rounding does, too. " +
+			"Where replay passes a value, trust replay:\n  " +
 			strings.Join(r.o.command("replay", quotePath(r.paths[0])), " ")
 	}
 	if held.two {

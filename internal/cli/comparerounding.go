@@ -167,11 +167,36 @@ func (r *compareRun) causes(p pairs.Pair, f *reports.Finding, x *pairs.Rounding)
 	})
 }
 
-// judged says which results and gradients of a recorded call are within rounding of what they should be.
-func (r *compareRun) judged(e *capture.Entry) pairs.Judgement {
-	out, err := within(r.ctx, r.o.clock.limits, 0, func() (*replay.Outcome, error) {
+// skipOthers skips the gradients of a pair that differ if op_tools recorded those of another operator: no value of the
+// call is wrong then. replay of the first side knows it.
+func (r *compareRun) skipOthers(e *capture.Entry, found []*reports.Result) {
+	isGradient := func(res *reports.Result) bool { return res.Phase == string(replay.Backward) }
+	if !slices.ContainsFunc(found, func(res *reports.Result) bool { return isGradient(res) && res.Verdict.Differs() }) {
+		return
+	}
+	out, err := r.replayed(e)
+	if err != nil || !slices.ContainsFunc(out.Results, func(res replay.Result) bool {
+		return res.Phase == replay.Backward && res.Verdict == verdict.Skipped && res.Reason == verdict.GradOfAnotherOp
+	}) {
+		return
+	}
+	for _, res := range found {
+		if isGradient(res) && res.Verdict.Differs() {
+			res.Verdict, res.Reason = verdict.Skipped, verdict.GradOfAnotherOp
+		}
+	}
+}
+
+// replayed is what replay finds in a call.
+func (r *compareRun) replayed(e *capture.Entry) (*replay.Outcome, error) {
+	return within(r.ctx, r.o.clock.limits, 0, func() (*replay.Outcome, error) {
 		return replay.Run(e, replay.Options{Registry: r.a.known(), Read: r.o.read}), nil
 	})
+}
+
+// judged says which results and gradients of a recorded call are within rounding of what they should be.
+func (r *compareRun) judged(e *capture.Entry) pairs.Judgement {
+	out, err := r.replayed(e)
 	j := pairs.Judgement{Right: map[pairs.ValueName]bool{}, Wrong: map[pairs.ValueName]string{}}
 	if err != nil {
 		return j
