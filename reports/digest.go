@@ -63,6 +63,8 @@ const (
 	shownWarns = 3 // kinds of warnings, where nothing is wrong
 	shownIDs   = 6
 
+	mostExplained = 3 * shownKinds // those of one cause are told as one
+
 	shownReading = 5 // operators whose calls read other values
 )
 
@@ -73,6 +75,7 @@ type kind struct {
 	findings  int
 	ids       []int           // the least ones besides the first's
 	processes map[string]bool // of the findings but the first
+	same      []*kind         // kinds behind it with the same cause, set where kinds are told
 }
 
 // NewDigest returns a digest without findings. Captures whose worst verdict is in failOn are
@@ -342,11 +345,22 @@ func compareWorst(a, b *Finding) int {
 	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), cmp.Compare(severity(b), severity(a)))
 }
 
-// Kinds yields the first finding of each kind, in the order in which they are printed,
-// and what is said of the others of its kind.
-func (d *Digest) Kinds() iter.Seq2[*Finding, string] {
-	return func(yield func(*Finding, string) bool) {
+// Kinds yields the first finding of each kind, in the order in which they are printed.
+func (d *Digest) Kinds() iter.Seq[*Finding] {
+	return func(yield func(*Finding) bool) {
 		for _, k := range d.sorted() {
+			if !yield(k.first) {
+				return
+			}
+		}
+	}
+}
+
+// Told yields the first finding of each kind, and what is said of those that are like it. Kinds with the same cause are
+// told as one.
+func (d *Digest) Told() iter.Seq2[*Finding, string] {
+	return func(yield func(*Finding, string) bool) {
+		for _, k := range bySameCause(d.sorted()) {
 			if !yield(k.first, k.like()) {
 				return
 			}
@@ -418,7 +432,34 @@ func (d *Digest) told() (kinds, reading []*kind) {
 			kinds = append(kinds, k)
 		}
 	}
-	return kinds, reading
+	return bySameCause(kinds), reading
+}
+
+// bySameCause puts kinds whose likeliest cause is that of one before with it: one damage in several operators is one
+// finding.
+func bySameCause(kinds []*kind) (out []*kind) {
+	leads := map[string]*kind{}
+	for _, k := range kinds {
+		k.same = nil
+		cause := k.first.cause()
+		if lead := leads[cause]; cause != "" && lead != nil {
+			lead.same = append(lead.same, k)
+			continue
+		}
+		leads[cause] = k
+		out = append(out, k)
+	}
+	return out
+}
+
+// cause is the likeliest mistake that reproduces a value of the call, "" if none was found.
+func (f *Finding) cause() string {
+	for i := range f.Causes {
+		if c := &f.Causes[i]; !c.Pattern {
+			return c.Text
+		}
+	}
+	return ""
 }
 
 // Readers tells a summary which ops have no other findings than calls that only read values that differ already: its
@@ -477,8 +518,12 @@ const explainedOne = time.Minute
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
 	start := time.Now()
 	kinds, _ := d.told()
-	kinds = kinds[:min(len(kinds), shownKinds)]
+	kinds = kinds[:min(len(kinds), mostExplained)]
 	for i, k := range kinds {
+		shown := len(bySameCause(kinds[:i]))
+		if shown >= shownKinds {
+			break
+		}
 		f := k.first
 		if f.Explain == nil {
 			continue
@@ -487,7 +532,7 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		if end := start.Add(d.ExplainIn); d.ExplainIn > 0 && until.After(end) {
 			until = end
 		}
-		found := f.Explain(until, len(kinds)-i)
+		found := f.Explain(until, min(len(kinds)-i, shownKinds-shown))
 		f.Causes, f.Profiles = Searched(found, f.Results[0]), found.Profiles
 		for i := range f.Causes {
 			if err := cause(&f.Causes[i]); err != nil {
@@ -624,8 +669,31 @@ func (d *Digest) WriteAnnotations(w io.Writer) error {
 	return nil
 }
 
-// like says how many findings are like the first of a kind, and which.
+// like says how many findings are like the first of a kind, and which, and what has the same cause.
 func (k *kind) like() string {
+	text, calls := k.more(), 0
+	var names []string
+	for _, other := range k.same {
+		name := other.first.Results[0].shortName()
+		if n := other.findings - 1; n > 0 {
+			name += fmt.Sprintf(" and %d more", n)
+		}
+		names, calls = append(names, name), calls+other.findings
+	}
+	if len(names) > shownIDs {
+		names = append(names[:shownIDs], Count(len(k.same)-shownIDs, "other kind"))
+	}
+	if calls == 0 {
+		return text
+	}
+	if text != "" {
+		text += "; "
+	}
+	return text + "the same cause in " + Count(calls, "call") + ": " + strings.Join(names, ", ")
+}
+
+// more says how many findings are like the first of a kind, and which.
+func (k *kind) more() string {
 	if k.findings < 2 {
 		return ""
 	}

@@ -100,7 +100,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		digest.Add(f)
 	}
 	shown, left := 0, digest.rest
-	for f, like := range digest.Kinds() {
+	for f, like := range digest.Told() {
 		if shown == markdownFindings {
 			left++
 			continue

@@ -148,7 +148,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		data.Results = collect(rec.SheetOf(slices.Values(kept)))
 	}
 	places := map[string]string{} // of the findings of captures
-	for f, like := range digest.Kinds() {
+	for f, like := range digest.Told() {
 		if len(data.Findings) == maxFindings {
 			data.More++
 			continue
