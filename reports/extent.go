@@ -28,6 +28,11 @@ func (r *Result) extent() extent {
 		broken: actual != nil && expected != nil && *actual != *expected}
 }
 
+// worse is how wrong the worse of two values is, measure by measure.
+func (e extent) worse(f extent) extent {
+	return extent{max(e.ratio, f.ratio), max(e.abs, f.abs), max(e.share, f.share), e.broken || f.broken}
+}
+
 // positive is a number that is finite and above 0, 0 for others.
 func positive(n *Number) float64 {
 	if n == nil || !(*n > 0) || math.IsInf(float64(*n), 0) {

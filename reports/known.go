@@ -51,6 +51,7 @@ type KnownLine struct {
 	Worse   int    `json:"worse"`   // values that fail far worse, or in another way
 	Expired int    `json:"expired"` // values that fail after the date
 	Passing int    `json:"passing"`
+	Others  int    `json:"others,omitempty"` // values of other calls that fail and that no line is about
 
 	op, value, folder, capture string
 	call, rank                 int // -1 for all
@@ -223,16 +224,19 @@ func quoteWord(s string) string {
 	return s
 }
 
-// about yields the lines that are about r.
-func (k *KnownList) about(r *Result) (lines []*KnownLine) {
+// about are the lines that are about r, and those that are about another call of its operator.
+func (k *KnownList) about(r *Result) (lines, others []*KnownLine) {
 	for _, l := range slices.Concat(k.byOp[r.Op], k.any) {
-		if glob(l.op, r.Op) && glob(l.value, knownValue(r)) && (l.capture == "" || glob(l.capture, r.Capture)) &&
-			(l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)) &&
-			(l.folder == "" || l.inFolder(knownFolder(r))) {
+		switch {
+		case !glob(l.op, r.Op) || !glob(l.value, knownValue(r)) || l.capture != "" && !glob(l.capture, r.Capture) ||
+			l.folder != "" && !l.inFolder(knownFolder(r)):
+		case (l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)):
 			lines = append(lines, l)
+		default:
+			others = append(others, l)
 		}
 	}
-	return lines
+	return lines, others
 }
 
 // knownValue is what a line calls the value of r.
@@ -277,7 +281,14 @@ func (k *KnownList) Mark(r *Result) {
 		return
 	}
 	why := ""
-	for _, l := range k.about(r) {
+	lines, others := k.about(r)
+	if len(lines) == 0 && r.Verdict.Differs() && len(others) > 0 {
+		for _, l := range others {
+			l.Others++
+		}
+		why = fmt.Sprintf("%s:%d knows another call only", k.File, others[0].Number)
+	}
+	for _, l := range lines {
 		switch {
 		case r.Verdict == verdict.Known: // by the run that goes on
 			l.Known++
@@ -293,7 +304,7 @@ func (k *KnownList) Mark(r *Result) {
 		switch times := r.timesWorse(l.was); {
 		case l.over:
 			l.Expired++
-			why = fmt.Sprintf("%s: known until %s only", at, l.Until)
+			why = fmt.Sprintf("%s: known until %s, which has passed", at, l.Until)
 		case r.Verdict != l.verdict:
 			l.Worse++
 			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, r.Verdict)
@@ -368,9 +379,15 @@ func (k *KnownList) Told(all bool) (told []string) {
 	if k == nil {
 		return nil
 	}
-	values := 0
-	var unused []string
+	values, expired := 0, 0
+	var unused, over, calls []string
 	for _, l := range k.Lines {
+		if expired += l.Expired; l.Expired > 0 {
+			over = append(over, strconv.Itoa(l.Number))
+		}
+		if l.Others > 0 {
+			calls = append(calls, strconv.Itoa(l.Number))
+		}
 		if values += l.Known; l.About != "" && l.failing()+l.Passing == 0 {
 			number := strconv.Itoa(l.Number)
 			words := append(strings.Fields(l.About), "", "") // operator, value, and which call
@@ -383,7 +400,11 @@ func (k *KnownList) Told(all bool) (told []string) {
 	}
 	stale := k.Stale()
 	for _, l := range stale[:min(len(stale), shownKnown)] {
-		told = append(told, fmt.Sprintf("%s:%d: %s no longer fails: remove line %[2]d", k.File, l.Number, l.About))
+		text := fmt.Sprintf("%s:%d: %s no longer fails: remove line %[2]d", k.File, l.Number, l.About)
+		if l.Others > 0 {
+			text = fmt.Sprintf("%s:%d: %s no longer fails, but another call does", k.File, l.Number, l.About)
+		}
+		told = append(told, text)
 	}
 	if n := len(stale) - shownKnown; n > 0 {
 		told = append(told, fmt.Sprintf("%s: %d more lines no longer fail", k.File, n))
@@ -393,21 +414,35 @@ func (k *KnownList) Told(all bool) (told []string) {
 			k.File, map[bool]string{true: "fails", false: "fail"}[len(stale) == 1]))
 	}
 	if n := len(unused); n > 0 && all && !k.Partial {
-		lines := "lines "
-		if n == 1 {
-			lines = "line "
-		}
-		if n > shownKnown {
-			unused = append(unused[:shownKnown], fmt.Sprintf("and %d more", n-shownKnown))
-		}
-		told = append(told, fmt.Sprintf("%s: no value of this run is that of %s%s", k.File, lines,
-			strings.Join(unused, ", ")))
+		told = append(told, fmt.Sprintf("%s: no value of this run is that of %s", k.File, linesText(unused)))
+	}
+	if len(calls) > 0 {
+		name := map[bool]string{true: "names", false: "name"}[len(calls) == 1]
+		told = append(told, fmt.Sprintf("%s: other calls fail where %s %s one call or rank: leave out call= and rank= if "+
+			"the fault is the same", k.File, linesText(calls), name))
+	}
+	if expired > 0 {
+		told = append(told, fmt.Sprintf("%s: the last day (until=) of %s has passed, so %s again: repair what is wrong, or "+
+			"set a later day", k.File, linesText(over), strings.Replace(Count(expired, "value")+" fail", "1 value fail",
+			"1 value fails", 1)))
 	}
 	if values > 0 {
 		told = slices.Insert(told, 0, fmt.Sprintf("%s known (%s): that does not change the exit code",
 			Count(values, "failing value"), k.File))
 	}
 	return told
+}
+
+// linesText names lines by their numbers, of many the first ones.
+func linesText(numbers []string) string {
+	lines := "lines "
+	if len(numbers) == 1 {
+		lines = "line "
+	}
+	if n := len(numbers); n > shownKnown {
+		numbers = append(slices.Clone(numbers[:shownKnown]), fmt.Sprintf("and %d more", n-shownKnown))
+	}
+	return lines + strings.Join(numbers, ", ")
 }
 
 // join adds what another part of the run said of the lines.
@@ -421,6 +456,7 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 		x.Worse += l.Worse
 		x.Expired += l.Expired
 		x.Passing += l.Passing
+		x.Others += l.Others
 	}
 	return k
 }
@@ -446,44 +482,98 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	} else {
 		fmt.Fprint(b, knownHead)
 	}
-	folders := false
-	for r := range rec.Results.All() {
-		folders = folders || knownFolder(r) != "."
-	}
+	all := newKnownValues(rec)
 	for r := range rec.Results.All() {
 		if !r.Verdict.Differs() || r.Device != "" {
 			continue
 		}
-		about, sizes := knownWords(r, folders)
-		if written[about] {
+		about, sizes := all.words(r)
+		as := about
+		if r.Verdict != verdict.Fail {
+			as += " " + string(r.Verdict)
+		}
+		if written[as] {
 			continue
 		}
-		written[about] = true
+		written[as] = true
 		fmt.Fprintln(b, strings.TrimSpace(about+" "+sizes))
 	}
 	return cmp.Or(rec.Results.Err(), b.Flush())
 }
 
-// knownWords are the words of a line: which value it is about, with its folder if folders is set, and how wrong that
-// is.
-func knownWords(r *Result, folders bool) (about, sizes string) {
+// A knownKey names a value of all calls of an operator in a folder, of one rank or, -1, of all.
+type knownKey struct {
+	op, value, folder string
+	rank              int
+	verdict           verdict.Verdict // as which it fails
+}
+
+// knownValues are the values of a run that fail in each call of their operator. A line about such a value names no
+// call: the next recording may have more calls, or others.
+type knownValues struct {
+	folders bool // there are any
+	passing map[knownKey]bool
+	worst   map[knownKey]extent
+}
+
+// newKnownValues looks at all results of a run.
+func newKnownValues(rec *Recording) *knownValues {
+	all := &knownValues{passing: map[knownKey]bool{}, worst: map[knownKey]extent{}}
+	for r := range rec.Results.All() {
+		all.folders = all.folders || knownFolder(r) != "."
+		for _, key := range keysOf(r) {
+			switch {
+			case r.Verdict.Differs() || r.Verdict == verdict.Known:
+				all.worst[key] = all.worst[key].worse(r.extent())
+			case r.Within != nil: // another call made it
+			case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:
+				key.verdict = ""
+				all.passing[key] = true
+			}
+		}
+	}
+	return all
+}
+
+// keysOf are the keys of a result, that of all ranks first.
+func keysOf(r *Result) []knownKey {
+	key := knownKey{r.Op, knownValue(r), knownFolder(r), -1, cmp.Or(r.Default, r.Verdict)}
+	keys := []knownKey{key}
+	if r.Rank != nil {
+		key.rank = *r.Rank
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// words are the words of a line: which value it is about, and how wrong that is.
+func (all *knownValues) words(r *Result) (about, sizes string) {
+	e, call, rank := r.extent(), true, r.Rank != nil
+	for _, key := range keysOf(r) {
+		fails := key
+		key.verdict = ""
+		if r.Occurrence != nil && !all.passing[key] {
+			e, call, rank = all.worst[fails], false, key.rank >= 0
+			break
+		}
+	}
 	words := []string{quoteWord(r.Op), quoteWord(knownValue(r))}
-	if r.Occurrence == nil {
+	switch {
+	case r.Occurrence == nil:
 		words = append(words, "capture="+quoteWord(r.Capture))
-	} else {
+	case call:
 		words = append(words, fmt.Sprintf("call=%d", *r.Occurrence))
 	}
-	if r.Rank != nil {
+	if rank {
 		words = append(words, fmt.Sprintf("rank=%d", *r.Rank))
 	}
-	if folders && r.Occurrence != nil {
+	if all.folders && r.Occurrence != nil {
 		words = append(words, "folder="+quoteWord(knownFolder(r)))
 	}
 	var how []string
 	if r.Verdict != verdict.Fail {
 		how = append(how, "verdict="+string(r.Verdict))
 	}
-	e := r.extent()
 	for _, m := range []struct {
 		name, format string
 		n            float64

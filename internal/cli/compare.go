@@ -275,8 +275,8 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if !held.two {
-		r.out.digest.Next = "which side is wrong. compare only shows that the sides differ, which rounding does, too. " +
-			"Where replay passes a value, trust replay:\n  " +
+		r.out.digest.Next = "which side is wrong. compare only shows that the sides differ, which rounding does, " +
+			"too. Where replay passes a value, trust replay:\n  " +
 			strings.Join(r.o.command("replay", quotePath(r.paths[0])), " ")
 	}
 	if held.two {
