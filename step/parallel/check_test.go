@@ -243,6 +243,8 @@ var trees = []struct {
 	{"whitened", "", "", "", ""},
 	{"whitened-mean", "collective", "torch.Tensor.sub", "adds up a statistic over the ranks, which it meets in", ""},
 	{"whitened-variance", "collective", "torch.Tensor.div", "one is of a part, and the other of the whole", ""},
+	{"classes", "", "", "", ""},
+	{"classes-other", "replica", "torch.nn.functional.cross_entropy", "compare them with different labels", ""},
 	{"hybrid", "", "", "", "[2 x 2 (ranks 0-1 2-3 | 0,2 1,3); parameters: 2 replicated]"},
 	{"hybrid-half", "scale", "torch.Tensor.div", "is 2 times that of the whole program", ""},
 	{"hybrid-alone", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},

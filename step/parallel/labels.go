@@ -30,6 +30,7 @@ func (p *part) strangers() {
 			case i > 0:
 				labels := p.column(sides, func(d *side) *array { return d.ins[i].array })
 				p.countLabels(s, sides, i)
+				p.classLabels(s, sides, i)
 				p.compareLabels(s, labels, tokens, i)
 				p.shiftedInside(s, labels, tokens, i)
 			}
@@ -60,6 +61,21 @@ func (p *part) countLabels(s *site, sides map[int]*side, i int) {
 		reason: fmt.Sprintf("the labels of all ranks are 0 to %d, and each rank compares its own %d rows with those "+
 			"that ranks %s joined: they name the rows of rank %d on every rank, and lack the number of the rank's first row",
 			n-1, n, rankList(p.ranks), p.ranks[0])})
+}
+
+// classLabels finds labels that differ between ranks which have parts of the classes of the same rows, as the results
+// of a DTensor are: a label is larger than the number of classes that a rank has.
+func (p *part) classLabels(s *site, sides map[int]*side, i int) bool {
+	lead := sides[p.ranks[0]]
+	scores, labels := lead.ins[0].array, lead.ins[i].array
+	if len(p.dims) != 1 || lead.rec.Placed == "" || len(scores.shape) != 2 || scores.shape[0] != len(labels.x) ||
+		len(p.broken) > 0 || len(labels.x) == 0 || p.same(sides, i) || slices.Max(labels.x) < float64(scores.shape[1]) {
+		return false
+	}
+	p.found(true, &violation{kind: "replica", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", i),
+		reason: fmt.Sprintf("%s have parts of the classes of the same %d rows, and compare them with different labels: all "+
+			"need the same", ranksText(p.ranks), len(labels.x))})
+	return true
 }
 
 // joinedRows are the rows of all ranks, n of each, that exchanges before a call joined.

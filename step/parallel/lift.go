@@ -767,6 +767,10 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	if p.ownDivisor(s, sides) {
 		return
 	}
+	if isLoss(s.op) && len(lead.ins) > 1 && !lead.ins[1].array.dtype.IsFloat() && p.classLabels(s, sides, 1) {
+		p.guess(s, sides)
+		return
+	}
 	for i, a := range lead.ins {
 		if s.in[i] == nil && a.name == "" && a.tensor.RequiresGrad && !p.same(sides, i) {
 			p.lose(s) // a value that was computed in a way that is not known, such as the rows of an expert

@@ -1685,6 +1685,25 @@ def whitened(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def classes(rank, name, directory):
+    """DTensors of scores, of which each rank has some of the classes, with labels that all have, or others on each."""
+    import optool_capture
+    from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, parallelize_module
+    from torch.distributed.tensor import Shard
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8, bias=False))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)})
+    x, y = torch.randn(6, 4), torch.randint(8, (6,))
+    if name == "classes-other":
+        y = y.roll(rank)
+    with optool_capture.record(directory, model=model):
+        with loss_parallel():
+            F.cross_entropy(model(x), y).backward()
+        torch.optim.SGD(model.parameters(), lr=0.1, foreach=False).step()
+
+
 def trust(rank, name, directory):
     """Each parameter is updated by as much as its norm says: that of the whole, or of a rank's part."""
     import optool_capture
@@ -2170,7 +2189,7 @@ def work(rank, name, directory, port):
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
-    programs += hybrid, among, follower, passing, tables, whitened
+    programs += hybrid, among, follower, passing, tables, whitened, classes
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
