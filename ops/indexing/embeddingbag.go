@@ -82,7 +82,8 @@ func (b *bagged) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
 }
 
-// Mistakes are indices at one end of each bag that are left out, and count in the mean or do not.
+// Mistakes are indices at one end of each bag that are left out, and count in the mean or do not, weights of other
+// samples, and other numbers by which a mean is divided.
 func (b *bagged) Mistakes() (out []opdef.Mistake[any]) {
 	if b.mode == "max" || len(b.bag) < 2 {
 		return nil
@@ -104,6 +105,41 @@ func (b *bagged) Mistakes() (out []opdef.Mistake[any]) {
 					return &m, nil
 				}})
 		}
+	}
+	first := slices.Clone(b.from) // of the bag of each entry
+	for k := range first {
+		if k > 0 && b.bag[k] == b.bag[k-1] {
+			first[k] = first[k-1]
+		}
+	}
+	scaled := func(text string, by func(k int) float64) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+			m := *b
+			m.scale = make([]float64, len(b.scale))
+			for k := range m.scale {
+				m.scale[k] = by(k)
+			}
+			return &m, nil
+		}})
+	}
+	if w := b.args.PerSampleWeights; w != nil {
+		weights := tensor.Make[float64](w.Numel())
+		tensor.Load(w, 0, weights)
+		scaled("per_sample_weights are read from the first one on in each bag", func(k int) float64 {
+			return weights[b.from[k]-first[k]]
+		})
+	}
+	if b.mode == "mean" {
+		largest := 0.0
+		for _, n := range size {
+			largest = max(largest, n)
+		}
+		scaled("all bags are divided by the size of the largest", func(int) float64 { return 1 / largest })
+		scaled("all bags are divided by the number of all indices", func(int) float64 {
+			return 1 / float64(b.args.Input.Numel())
+		})
+		scaled("bags are divided by the number of indices from their first one on, up to the end of all",
+			func(k int) float64 { return 1 / float64(int64(b.args.Input.Numel())-first[k]) })
 	}
 	for _, end := range []struct {
 		text string

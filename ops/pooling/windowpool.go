@@ -173,6 +173,23 @@ func (p *pooling) meanMistakes() []opdef.Mistake[any] {
 			}
 		})
 	}
+	for d := range 3 {
+		if p.largestAlong(d) < 2 {
+			continue
+		}
+		for _, which := range []string{"first", "last"} {
+			add(fmt.Sprintf("of dimension %d of each window only the %s counts", d-3, which), func(m *pooling) {
+				m.win.Lo[d], m.win.Hi[d] = slices.Clone(m.win.Lo[d]), slices.Clone(m.win.Hi[d])
+				for o := range m.win.Lo[d] {
+					lo, hi := &m.win.Lo[d][o], &m.win.Hi[d][o]
+					if which == "last" && *hi > *lo {
+						*lo += (*hi - *lo - 1) / p.win.Step[d] * p.win.Step[d]
+					}
+					*hi = min(*hi, *lo+1)
+				}
+			})
+		}
+	}
 	if n := p.largestAlong(0) * p.largestAlong(1) * p.largestAlong(2); n > 1 {
 		add(fmt.Sprintf("the last of the %d elements of each window is left out", n),
 			func(m *pooling) { m.corner = true })

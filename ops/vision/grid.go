@@ -1,6 +1,7 @@
 package vision
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -136,7 +137,27 @@ type sampler struct {
 	eps     float64               // of the dtype positions are computed in
 	// wide is for magnitudes: taps are all those that rounding may move a position to, with
 	// what weights it may give them.
-	wide bool
+	wide  bool
+	scale *[3]int // sizes by which positions are scaled, if they are others than those of the image
+}
+
+// Mistakes are other sizes by which positions are scaled.
+func (s *sampler) Mistakes() []opdef.Mistake[any] {
+	var out []opdef.Mistake[any]
+	for _, x := range [][2]int{{1, 2}, {0, 2}, {0, 1}} {
+		scale := s.size
+		scale[x[0]], scale[x[1]] = scale[x[1]], scale[x[0]]
+		if scale == s.size || min(x[0], x[1]) < 3-s.nd {
+			continue
+		}
+		text := fmt.Sprintf("positions along dimensions %d and %d are scaled by the size of the other", x[0]-3, x[1]-3)
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+			m := *s
+			m.scale = &scale
+			return &m, nil
+		}})
+	}
+	return out
 }
 
 // shifted have all positions moved by what their rounding may be, up and down in each dimension, and,
@@ -211,7 +232,11 @@ type tap struct {
 // position are relative to the size of the image.
 // Source: aten/src/ATen/native/GridSampler.h
 func (s *sampler) taps(d int, x float64, out []tap) []tap {
-	n := s.size[d]
+	size := s.size[d]
+	n := size
+	if s.scale != nil {
+		n = s.scale[d]
+	}
 	pos, slope := (x+1)/2*float64(n)-0.5, float64(n)/2
 	if s.corners {
 		pos, slope = (x+1)/2*float64(n-1), float64(n-1)/2
@@ -239,7 +264,7 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 			j, _ := s.fold(d, float64(i))
 			i = int(j)
 		}
-		if i < 0 || i >= n {
+		if i < 0 || i >= size {
 			i = -1
 		}
 		out = append(out, tap{i, w, dw, 1})

@@ -874,6 +874,41 @@ func (c *Search) bothForward(first, second func() (Way, error)) (outs [][]float6
 	return outs, err
 }
 
+// singled are operands of which only one index of each of the dimensions from one on counts: a kernel of which one
+// element is used.
+func (c *Search) singled() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.operands() {
+			t := a.Tensor
+			for d := 1; d < t.Dim()-1; d++ {
+				for _, which := range []struct {
+					text string
+					of   func(n int) int
+				}{{"first", func(int) int { return 0 }}, {"last", func(n int) int { return n - 1 }},
+					{"middle", func(n int) int { return n / 2 }}} {
+					text := fmt.Sprintf("of the dimensions from %d on of %s, only the %s of each counts", d, argName(a),
+						which.text)
+					if !yield(Mistake{Text: text, Make: c.one(a, func() *tensor.Tensor {
+						at := 0
+						for _, n := range t.Shape[d:] {
+							at = at*n + which.of(n)
+						}
+						inner := tensor.Numel(t.Shape[d:])
+						return gathered(t, func(i int) int {
+							if i%inner != at {
+								return -1
+							}
+							return i
+						})
+					})}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // missingIndices leaves out the last of whole numbers in a row, or those in an incomplete tile: indices of a table
 // that are added up, numbers that are counted.
 func (c *Search) missingIndices() iter.Seq[Mistake] {

@@ -347,10 +347,12 @@ func inSingle(got, want *tensor.Tensor) string {
 	}
 	x, y := elements(got), elements(want)
 	off, rounded := 0, true
+	usual := tensor.Float32.ULP(rms(y)) // of an element that is small because terms cancel
 	for i := range x {
 		single := tensor.Float32.Round(x[i])
 		due := tensor.Float32.Round(y[i])
-		if !alike(x[i], single) || !alike(x[i], due) && !(math.Abs(x[i]-due) <= 64*tensor.Float32.ULP(due)) {
+		if !alike(x[i], single) || !alike(x[i], due) &&
+			!(math.Abs(x[i]-due) <= 64*max(tensor.Float32.ULP(due), usual)) {
 			return ""
 		}
 		off += btoi(y[i] != due)
