@@ -39,6 +39,12 @@ func TestCausesOfSingleElements(t *testing.T) {
 		}
 		single[i] = float64(sum)
 	}
+	batch := random(5, 3, 12)
+	sums, squares := make([]float64, 3), make([]float64, 3) // of the first four of the batch
+	for i := range 4 * 36 {
+		x := tensor.At[float64](batch, i)
+		sums[i/12%3], squares[i/12%3] = sums[i/12%3]+x/48, squares[i/12%3]+x*x/48
+	}
 	for _, tc := range []struct {
 		op   string
 		args []value.Value
@@ -55,6 +61,11 @@ func TestCausesOfSingleElements(t *testing.T) {
 		{"torch.nn.functional.grid_sample", []value.Value{image, grid, "bilinear", "border", false},
 			first("torch.nn.functional.grid_sample", image, scaled, "bilinear", "border", false),
 			"positions along dimensions -2 and -1 are scaled by the size of the other"},
+		{"torch.nn.functional.batch_norm", []value.Value{batch, nil, nil, nil, nil, true},
+			edited(batch, func(i int, x float64) float64 {
+				c := i / 12 % 3
+				return (x - sums[c]) / math.Sqrt(squares[c]-sums[c]*sums[c]+1e-5)
+			}), "the statistics leave out the last 1 of 5 indices of dimension 0"},
 		{"torch.logit", []value.Value{rates, 0.25}, edited(rates, func(_ int, x float64) float64 {
 			x = max(x, 0.25)
 			return math.Log(x / (1 - x))

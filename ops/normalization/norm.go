@@ -418,6 +418,15 @@ func (n *normalisation) otherMoments(add func(text string, with func(m *normalis
 			add("the statistics are those of the first half of the batch", of(n.x.Slice(0, 0, batch/2, 1)))
 		}
 	}
+	for _, d := range n.dims {
+		if len(n.dims) < 2 {
+			break
+		}
+		for _, tail := range opdef.Tails(n.x.Shape[d]) {
+			add(fmt.Sprintf("the statistics leave out the last %d of %d indices of dimension %d", tail, n.x.Shape[d],
+				d), of(n.x.Slice(d, 0, n.x.Shape[d]-tail, 1)))
+		}
+	}
 	if len(n.dims) < n.x.Dim() && n.moves == nil {
 		add("the statistics are those of all elements", func(m *normalisation) {
 			m.dims, m.stats = elements.AllDims(n.x.Dim()), nil
