@@ -340,9 +340,7 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 			continue
 		}
 		most := min(most, significant(x[i]))
-		if z := dt.Round(y[i]); z != 0 && (x[i] == 2*z || 2*x[i] == z || x[i] == -z) && !m.Known && !m.Expected {
-			most = min(most, doubledBits)
-		}
+		most = min(most, m.likely(x[i], dt.Round(y[i]), len(x)))
 		sum += max(-most, min(most, math.Log2(b/a)))
 	}
 	sum /= inCommon(dt, x, z, got.Shape)
@@ -420,8 +418,32 @@ func significant(x float64) float64 {
 // mostEqual is how many elements of one value count as evidence.
 const mostEqual = 8
 
+// likely is how many bits an element of n explains at most that somebody may have made of what is due in many ways: see
+// doubledBits and stepBits.
+func (m Mistake) likely(x, due float64, n int) float64 {
+	switch {
+	case m.Expected:
+	case x == math.Trunc(x) && due == math.Trunc(due) && math.Abs(x-due) == 1:
+		return stepBits
+	case m.Known || due == 0:
+	case x == 2*due || 2*x == due || x == -due:
+		return doubledBits
+	case n <= fewMultiples && plainNumber(x/due): // of many there is evidence enough
+		return doubledBits
+	}
+	return Plenty
+}
+
+// fewMultiples are so many elements that may be plain multiples by chance.
+const fewMultiples = 8
+
+// stepBits are how many one element explains at most that is the whole number beside the one that is due: whatever
+// changes an operand a little lifts some elements over a step.
+const stepBits = 2
+
 // doubledBits are how many one element explains at most that is twice or half of what is due, or its negative: a
-// flipped bit does that, too, and so do many mistakes of a formula.
+// flipped bit does that, too, and so do many mistakes of a formula. They are those of a multiple of two digits, too,
+// which sizes of a call make by chance.
 const doubledBits = 12
 
 // apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number

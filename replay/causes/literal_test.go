@@ -330,3 +330,21 @@ func TestExactRival(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// TestLikelyElements: single multiples of two digits, and steps of one whole number, explain few bits.
+func TestLikelyElements(t *testing.T) {
+	one := func(x float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{1}, []float64{x}).Rounded() }
+	due, got := one(0.377), one(0.377*0.9)
+	if bits := Evidence(got, due, got); bits > doubledBits {
+		t.Errorf("0.9 times: %v bits", bits)
+	}
+	due, got = one(0.377), one(0.377*143/144)
+	if bits := Evidence(got, due, got); bits < leastBits {
+		t.Errorf("143/144 times: %v bits", bits)
+	}
+	steps := tensor.New(tensor.Float32, []int{5}, []float64{1, -2, 4, 3, 0})
+	next := tensor.New(tensor.Float32, []int{5}, []float64{2, -1, 5, 4, 1})
+	if bits := Evidence(next, steps, next); bits > 5*stepBits {
+		t.Errorf("whole numbers beside those that are due: %v bits", bits)
+	}
+}
