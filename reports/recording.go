@@ -40,9 +40,10 @@ type Recording struct {
 	LastOrder int
 	Overflow  bool
 	// First is the first wrong call with its causes, nil if none is wrong; NotFinite is a line that says which call
-	// made the first value that is infinite or NaN, "" if none did.
-	First     *Finding
-	NotFinite string
+	// made the first value that is infinite or NaN, "" if none did. Apart is one that says which arguments the two sides
+	// of a pair hold with different values, "" if none are.
+	First            *Finding
+	NotFinite, Apart string
 
 	wrong []string            // operators with wrong calls, in the order of the first of them
 	in    map[string][]string // the folders of an operator's wrong calls, if there are any
@@ -345,7 +346,7 @@ func (rec *Recording) Count() error {
 	if len(devices) < 2 {
 		rec.on = nil
 	}
-	rec.First, rec.NotFinite = digest.First(), digest.NotFinite()
+	rec.First, rec.NotFinite, rec.Apart = digest.First(), digest.NotFinite(), digest.sides.text()
 	for f := range digest.Kinds() {
 		if op := f.Results[0].Op; f.Wrong() && !slices.Contains(rec.wrong, op) {
 			rec.wrong = append(rec.wrong, op)
@@ -420,11 +421,14 @@ func (rec *Recording) subject() [2]string {
 }
 
 // Leads are lines about what a reader needs first, each with its name: which call made the first value that is not
-// finite, and which call is the first wrong one and why.
+// finite, what the two sides of a pair hold differently, and which call is the first wrong one and why.
 func (rec *Recording) Leads() (leads [][2]string) {
 	if rec.NotFinite != "" {
 		leads = append(leads, [2]string{"first value that is not finite",
 			strings.TrimPrefix(rec.NotFinite, notFiniteHead)})
+	}
+	if rec.Apart != "" {
+		leads = append(leads, [2]string{"changed between the two sides of a pair", strings.TrimPrefix(rec.Apart, apartHead)})
 	}
 	if rec.First == nil || rec.Overflow {
 		return leads

@@ -21,12 +21,15 @@ func (s *apartSides) add(f *Finding) {
 	}
 }
 
+// apartHead begins the line about sides that differ.
+const apartHead = "Changed between the two sides of a pair: "
+
 // text is a line about the first call, "" if there is none.
 func (s *apartSides) text() string {
 	if s.first == nil {
 		return ""
 	}
-	line := fmt.Sprintf("Changed between the two sides of a pair: %s: %s.", s.first.Title(), s.first.Sides[0])
+	line := fmt.Sprintf(apartHead+"%s: %s.", s.first.Title(), s.first.Sides[0])
 	if more := s.calls - 1; more > 0 {
 		line += " So it is with " + Count(more, "more call") + "."
 	}

@@ -89,3 +89,28 @@ func TestBundleRecordedOn(t *testing.T) {
 		}
 	}
 }
+
+// TestSidesInReports: that the sides of a pair hold different arguments stands in each report where the first wrong call
+// is named, as on the screen.
+func TestSidesInReports(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"replay", "--out", dir}
+	reports := []string{"--markdown", "--html", "--junit"}
+	for _, flag := range reports {
+		args = append(args, flag, filepath.Join(dir, flag))
+	}
+	const head = "hanged between the two sides of a pair"
+	if screen := run(t, 1, append(args, savedPairs)...); !strings.Contains(screen, "C"+head) {
+		t.Errorf("not on the screen: %s", screen)
+	}
+	for _, flag := range reports {
+		page, err := os.ReadFile(filepath.Join(dir, flag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, first := strings.Index(string(page), head), strings.Index(string(page), "irst wrong call")
+		if at < 0 || at > first {
+			t.Errorf("%s: at %d, the first wrong call at %d", flag, at, first)
+		}
+	}
+}
