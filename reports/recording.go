@@ -40,8 +40,8 @@ type Recording struct {
 	LastOrder int
 	Overflow  bool
 	// First is the first wrong call with its causes, nil if none is wrong; NotFinite is a line that says which call
-	// made the first value that is infinite or NaN, "" if none did. Apart is one that says which arguments the two sides
-	// of a pair hold with different values, "" if none are.
+	// made the first value that is infinite or NaN, "" if none did. Apart is one that says which arguments the two
+	// sides of a pair hold with different values, "" if there are none.
 	First            *Finding
 	NotFinite, Apart string
 
@@ -428,7 +428,8 @@ func (rec *Recording) Leads() (leads [][2]string) {
 			strings.TrimPrefix(rec.NotFinite, notFiniteHead)})
 	}
 	if rec.Apart != "" {
-		leads = append(leads, [2]string{"changed between the two sides of a pair", strings.TrimPrefix(rec.Apart, apartHead)})
+		leads = append(leads, [2]string{"changed between the two sides of a pair",
+			strings.TrimPrefix(rec.Apart, apartHead)})
 	}
 	if rec.First == nil || rec.Overflow {
 		return leads

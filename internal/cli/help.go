@@ -150,7 +150,7 @@ func commandList(w io.Writer, cmd *cobra.Command, width int) {
 func commandFlags(cmd *cobra.Command) map[string]*pflag.Flag {
 	flags := map[string]*pflag.Flag{}
 	add := func(f *pflag.Flag) {
-		if !f.Hidden {
+		if !f.Hidden && !(readsNothing[cmd.Name()] && slices.Contains(readingFlags, f.Name)) {
 			flags[f.Name] = f
 		}
 	}
@@ -158,6 +158,14 @@ func commandFlags(cmd *cobra.Command) map[string]*pflag.Flag {
 	cmd.LocalFlags().VisitAll(add)
 	return flags
 }
+
+// readingFlags are flags about how recordings are read and computed. Every command takes them, since they may stand in
+// optool.yaml; the help of those in readsNothing leaves them out.
+var readingFlags = []string{"jobs", "read", "blas", "ops"}
+
+// readsNothing are commands that read no recording and compute nothing.
+var readsNothing = map[string]bool{"hook": true, "completion": true, "man": true, "version": true, "slurm": true,
+	"kubernetes": true}
 
 // groupsOf puts flags below their headings. Flags in no group come last, by name.
 func groupsOf(flags map[string]*pflag.Flag) []flagGroup {

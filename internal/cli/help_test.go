@@ -44,6 +44,9 @@ func TestHelp(t *testing.T) {
 			cmd, _, _ := newRootCmd(&app{Streams: System()}).Find(strings.Fields(name))
 			cmd.InitDefaultHelpFlag()
 			each := func(f *pflag.Flag) {
+				if readsNothing[cmd.Name()] && slices.Contains(readingFlags, f.Name) {
+					return
+				}
 				if n := strings.Count(text, "--"+f.Name+" ") + strings.Count(text, "--"+f.Name+"\n"); n == 0 {
 					t.Errorf("optool%s %s does not name --%s", name, flag, f.Name)
 				}

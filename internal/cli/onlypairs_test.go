@@ -90,8 +90,8 @@ func TestBundleRecordedOn(t *testing.T) {
 	}
 }
 
-// TestSidesInReports: that the sides of a pair hold different arguments stands in each report where the first wrong call
-// is named, as on the screen.
+// TestSidesInReports: that the sides of a pair hold different arguments stands in each report where the first wrong
+// call is named, as on the screen.
 func TestSidesInReports(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"replay", "--out", dir}
