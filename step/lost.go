@@ -221,7 +221,7 @@ func (l *losses) add(u *updater) {
 func (u *updater) gradientOf(v *Value) uint64 {
 	at := u.parameter(v)
 	if g := v.From.Value; at == 0 && g != nil {
-		at = g.argument().Address
+		at = u.shared.key(g.argument())
 	}
 	return at
 }

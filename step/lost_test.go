@@ -305,3 +305,38 @@ func TestRefilled(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedMemory: parameters that lay at one address in turn are told apart by their names; names under which the same
+// elements were read are of one.
+func TestSharedMemory(t *testing.T) {
+	read := func(name string, sum uint64) *Value {
+		v := floats(1, 2, 3, 4, 5)
+		v.Address, v.named, v.RequiresGrad, v.content.sum = 64, name, true, sum
+		v.Call = &Call{Inputs: []*Value{v}}
+		return v
+	}
+	for _, tc := range []struct {
+		name     string
+		readings []*Value
+		parts    int // of the gradient of the first reading
+	}{
+		{"in turn", []*Value{read("a", 1), read("b", 2), read("a", 1)}, 2},
+		{"one with two names", []*Value{read("a", 1), read("b", 1), read("a", 2), read("b", 2)}, 4},
+		{"some without a name", []*Value{read("a", 1), read("b", 2), read("", 3)}, 3},
+	} {
+		u := &updater{parameters: map[uint64][]*Value{}, shared: sharedMemory{}, known: map[*Value]uint64{}}
+		for _, r := range tc.readings {
+			u.shared.note(r)
+		}
+		for _, r := range tc.readings {
+			u.parameters[u.shared.key(r)] = append(u.parameters[u.shared.key(r)], r)
+		}
+		g := floats(1, 1, 1, 1, 1)
+		g.Kind, g.Target, g.Call = capture.GradInputs, "grad[0]", tc.readings[0].Call
+		v := floats(1, 1, 1, 1, 1)
+		v.From.Value, v.Call = g, &Call{}
+		if got := len(u.parameters[u.gradientOf(v)]); got != tc.parts {
+			t.Errorf("%s: %d readings of the parameter, want %d", tc.name, got, tc.parts)
+		}
+	}
+}

@@ -20,6 +20,47 @@ type updater struct {
 	updates    bool                // a call behind the loss writes a parameter
 	writes     map[uint64]*Call    // the first calls behind the loss that write, by address
 	since      map[uint64][]*Value // readings of parameters since each was last written, by address
+	shared     sharedMemory
+}
+
+// sharedMemory are the parameters that lay at one address in turn, as those do that FSDP gathers before each call: the
+// readings of each that differ, by address.
+type sharedMemory map[uint64][][]*Value
+
+// note notes a reading of a parameter. Names under which the same elements were read there are of one parameter.
+func (m sharedMemory) note(v *Value) {
+	one := []*Value{v}
+	var others [][]*Value
+	for _, readings := range m[v.Address] {
+		switch {
+		case !slices.ContainsFunc(readings, v.sameParameter):
+			others = append(others, readings)
+		case slices.ContainsFunc(readings, func(w *Value) bool { return w.named == v.named && w.equals(v) }):
+			return
+		default:
+			one = append(readings, one...)
+		}
+	}
+	m[v.Address] = append(others, one)
+}
+
+// key is the address of a parameter, or another number where several lay there: that of none if v does not tell.
+func (m sharedMemory) key(v *Value) uint64 {
+	if len(m[v.Address]) > 1 {
+		for i, readings := range m[v.Address] {
+			if slices.ContainsFunc(readings, func(w *Value) bool {
+				return v.named != "" && w.named == v.named || v.equals(w)
+			}) {
+				return ^v.Address - uint64(i) // no memory lies there
+			}
+		}
+	}
+	return v.Address
+}
+
+// sameParameter reports whether readings at one address are of one parameter, as far as they tell.
+func (v *Value) sameParameter(w *Value) bool {
+	return v.named == w.named || v.named == "" || w.named == "" || v.equals(w)
 }
 
 // A line is where the program makes calls of an operator.
@@ -28,8 +69,8 @@ type line struct {
 	site
 }
 
-func newUpdater(s *Step, parameters map[uint64][]*Value) *updater {
-	u := &updater{step: s, parameters: parameters, known: map[*Value]uint64{}, again: map[*Value][]*Value{},
+func newUpdater(s *Step, parameters map[uint64][]*Value, shared sharedMemory) *updater {
+	u := &updater{step: s, parameters: parameters, shared: shared, known: map[*Value]uint64{}, again: map[*Value][]*Value{},
 		lines: map[line][]*Call{}, blamed: map[string]*Value{}}
 	for _, c := range s.Tail {
 		at := line{c.Op, c.place()}
@@ -53,8 +94,8 @@ func (u *updater) parameter(v *Value) uint64 {
 	at := uint64(0)
 	for todo := append([]*Value{v}, u.again[v]...); len(todo) > 0 && at == 0; todo = todo[1:] {
 		for _, w := range todo[0].Call.madeOf(todo[0]) {
-			if u.parameters[w.Address] != nil {
-				at = w.Address
+			if k := u.shared.key(w); u.parameters[k] != nil {
+				at = k
 				break
 			}
 			for _, r := range w.readers {
@@ -166,8 +207,11 @@ func (u *updater) releaseKept(written map[uint64]bool) {
 // backward pass gave before the update.
 func (p *Process) updaters() (all []*updater) {
 	var pending []*Value
-	since := map[uint64][]*Value{}
-	for i, of := range p.parameterReadings() {
+	since, shared, readings := map[uint64][]*Value{}, sharedMemory{}, p.parameterReadings()
+	for _, v := range slices.Concat(readings...) {
+		shared.note(v)
+	}
+	for i, of := range readings {
 		s := p.Steps[i]
 		pending = append(pending, of...)
 		writes := s.firstWrites()
@@ -177,13 +221,14 @@ func (p *Process) updaters() (all []*updater) {
 			if w := writes[v.Address]; w != nil && !v.gaveBefore(w) {
 				later = append(later, v)
 			} else {
-				parameters[v.Address] = append(parameters[v.Address], v)
+				at := shared.key(v)
+				parameters[at] = append(parameters[at], v)
 			}
 		}
 		for _, v := range of {
-			since[v.Address] = append(since[v.Address], v)
+			since[shared.key(v)] = append(since[shared.key(v)], v)
 		}
-		u := newUpdater(s, parameters)
+		u := newUpdater(s, parameters, shared)
 		u.writes, u.since = writes, maps.Clone(since)
 		for at, w := range writes {
 			if since[at] != nil {
@@ -320,7 +365,7 @@ func (u *updater) checkGradient(v *Value) {
 	}
 	of, at := uint64(0), u.parameter(v)
 	if g != nil && g.Kind == capture.GradInputs {
-		of = g.argument().Address
+		of = u.shared.key(g.argument())
 	}
 	if at == 0 || of == at {
 		return

@@ -30,7 +30,7 @@ func TestIsState(t *testing.T) {
 			}
 			before, v := &Step{Tail: []*Call{read(tc.made).Call}}, read(nil)
 			before.indexTail()
-			if got := newUpdater(&Step{}, nil).isState(v, before); got != tc.want {
+			if got := newUpdater(&Step{}, nil, nil).isState(v, before); got != tc.want {
 				t.Errorf("state: %v, want %v", got, tc.want)
 			}
 		})
@@ -98,7 +98,7 @@ func TestUnread(t *testing.T) {
 			add.Inputs = add.Inputs[:1]
 		}
 		s.Tail = []*Call{add}
-		err := newUpdater(s, map[uint64][]*Value{64: {reading}}).unread(64)
+		err := newUpdater(s, map[uint64][]*Value{64: {reading}}, nil).unread(64)
 		if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "input.weight of norm/7") {
 			t.Errorf("%s: %v, want %q in it", tc.name, err, tc.want)
 		}
@@ -130,7 +130,7 @@ func TestSavedIsNoState(t *testing.T) {
 			before.indexTail()
 			v := reads(now, nil)
 			v.latest = mean
-			newUpdater(now, nil).checkState(v)
+			newUpdater(now, nil, nil).checkState(v)
 			if v.From.How != tc.want {
 				t.Errorf("it is %s, want %s", v.From.How, tc.want)
 			}
@@ -181,7 +181,7 @@ func TestIsNewState(t *testing.T) {
 				v.after = nil
 			}
 			before.indexTail()
-			if got := newUpdater(c.Step, nil).isState(v, before); got != tc.want {
+			if got := newUpdater(c.Step, nil, nil).isState(v, before); got != tc.want {
 				t.Errorf("state: %v, want %v", got, tc.want)
 			}
 		})
@@ -213,7 +213,7 @@ func TestReleaseKept(t *testing.T) {
 				s.Tail = append(s.Tail, c)
 			}
 			p := &Process{Steps: []*Step{s}}
-			newUpdater(s, map[uint64][]*Value{64: {reading}, 128: nil}).releaseKept(p.updated())
+			newUpdater(s, map[uint64][]*Value{64: {reading}, 128: nil}, nil).releaseKept(p.updated())
 			if v.kept != tc.want || (v.From.How == IsChanged) == tc.want {
 				t.Errorf("kept: %v, %s, want %v", v.kept, v.From.How, tc.want)
 			}
@@ -241,7 +241,7 @@ func TestGradientIsNoState(t *testing.T) {
 	before, now := &Step{Number: 0}, &Step{Number: 1}
 	call(before, 1, &Value{Kind: outputKind})
 	v := call(now, 2, &Value{Kind: capture.GradInputs})
-	u := newUpdater(now, map[uint64][]*Value{256: {v.Call.Inputs[0]}})
+	u := newUpdater(now, map[uint64][]*Value{256: {v.Call.Inputs[0]}}, nil)
 	if u.isState(v, before) {
 		t.Error("the only gradient of a parameter is state")
 	}
