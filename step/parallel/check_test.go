@@ -105,6 +105,8 @@ var trees = []struct {
 	{"heads-causal-one", "replica", "torch.nn.functional.scaled_dot_product_attention",
 		"is_causal=False, and not is_causal=True", ""},
 	{"heads-mask", "shard", "torch.Tensor.masked_fill", "input[0] is sharded along dimension 1", ""},
+	{"heads-turned", "", "", "", ""},
+	{"heads-turned-late", "shard", "torch.Tensor.mul", "made of the positions 0 to 3, which torch.arange/7", ""},
 	{"joint", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"}, // functions that compute and pass values in one
 	{"joint-alone", "collective", "__main__.Centre.apply", "lacks what came from other ranks", ""},
 	{"joint-columns", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated, 1 sharded along dimension 0, " +
@@ -150,6 +152,8 @@ var trees = []struct {
 	{"blocks-values", "shard", "torch.Tensor.matmul", "the values of rank 0 by the scores of the keys of rank 2", ""},
 	{"routed", "", "", "", ""},
 	{"routed-other", "shard", "torch.Tensor.matmul", "the router chose no expert for all of them", ""},
+	{"routed-shifted", "", "", "", ""}, // rows that are back in their order, and then shifted
+	{"routed-weights", "", "", "", ""}, // as on one device
 	{"micro", "", "", "", ""},
 	{"micro-one", "scale", "torch.Tensor.mean", "the others are divided by 3, and this one is not", ""},
 	{"turns", "", "", "", ""}, // rows of all ranks, one after another

@@ -16,6 +16,8 @@ type rows struct {
 	start map[int]int   // the first row of each rank
 	count map[int]int
 	via   *site // the last exchange
+	// back is whether each rank had its own rows in their order since then: what puts them in another is no exchange.
+	back bool
 	// same are rows with the elements of another: they cannot be told apart.
 	same map[int]int
 }
@@ -33,12 +35,19 @@ func (n *rows) one(k int) int {
 
 // natural reports whether each rank has its own rows in their order.
 func (n *rows) natural() bool {
+	return n.ordered() && !slices.ContainsFunc(slices.Collect(maps.Values(n.of)), func(of []int) bool {
+		return slices.Contains(of, -1)
+	})
+}
+
+// ordered reports whether each rank has its own rows in their order, perhaps without some.
+func (n *rows) ordered() bool {
 	for r, of := range n.of {
 		if len(of) != n.count[r] {
 			return false
 		}
 		for i, k := range of {
-			if n.one(k) != n.one(n.start[r]+i) {
+			if k >= 0 && n.one(k) != n.one(n.start[r]+i) {
 				return false
 			}
 		}
@@ -122,8 +131,9 @@ func (p *part) moved(s *site, sides map[int]*side) bool {
 	}
 	for j, to := range results {
 		if s.seam {
-			to.via = s
+			to.via, to.back = s, false
 		}
+		to.back = to.back || to.ordered()
 		s.out[j] = &info{rows: to, lost: lost}
 	}
 	return true
@@ -152,6 +162,7 @@ func (p *part) follow(from []numbered, outs map[int]*array, all bool) (to *rows,
 		if to.via == nil {
 			to.via = n.via
 		}
+		to.back = to.back || n.back
 	}
 	known := map[uint64]int{}
 	if all {
@@ -228,6 +239,9 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 			return false
 		}
 	}
+	if !p.byRows(sides, at) {
+		return false
+	}
 	s.out[0] = &info{rows: s.in[at].rows, lost: s.in[at].lost}
 	return true
 }
@@ -236,23 +250,19 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 // says nothing of the result.
 func (p *part) rowsMeet(s *site, sides map[int]*side, at int) (ok bool) {
 	lead, n := sides[p.ranks[0]], s.in[at]
-	if n.lost || !pairs(lead, at) {
+	if n.lost || n.guess || !pairs(lead, at) {
 		return false
 	}
 	for i, m := range s.in {
-		if i == at || m == nil || m.lost || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) {
+		if i == at || m == nil || m.lost || m.guess || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) {
 			continue
 		}
 		other := p.rowsOf(p.column(sides, func(d *side) *array { return d.ins[i].array }), m)
-		if other == nil {
+		if other == nil || !p.byRows(sides, at, i) {
 			continue
 		}
-		where := n.rows.via
-		if r, wrong := p.differ(n.rows, other); wrong && where != nil { // without an exchange each has its own order
-			p.found(true, &violation{kind: "shard", site: where, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("the rows that rank %d gets back are those of other rows of the batch than the "+
-					"ones that %s combines them with: parts were in another order when they were sent", r,
-					s.first(p.ranks))})
+		if v := p.displaced(s, n.rows, other); v != nil {
+			p.found(true, v)
 			p.lose(s)
 			return true
 		}
@@ -283,14 +293,78 @@ func pairs(d *side, at int) bool {
 	return a == b
 }
 
-// differ finds a rank on which rows that belong together are others. Where b has several rows for each of a, such as
-// the weights of a token's experts, those of one may follow each other, or be as far apart as there are rows of a.
-func (p *part) differ(a, b *rows) (rank int, wrong bool) {
+// displaced says that rows which an exchange gave back are combined with those of others; nil if they are not, or if the
+// program can mean it. Without an exchange each rank has an order of its own, and so it has once they were in order.
+func (p *part) displaced(s *site, back, other *rows) *violation {
+	r, wrong := p.differ(back, other)
+	if !wrong || back.via == nil || back.back {
+		return nil
+	}
+	reason := fmt.Sprintf("the rows that rank %d gets back are those of other rows of the batch than the ones that %s "+
+		"combines them with", r, s.first(p.ranks))
+	if other.ordered() && p.permuted(back, other) {
+		reason += ": parts were in another order when they were sent"
+	}
+	return &violation{kind: "shard", site: back.via, ranks: p.ranks, target: "output[0]", reason: reason}
+}
+
+// byRows reports whether a call makes each row of its result of the same row of some arguments, as attention does not:
+// other numbers in a row change no other one.
+func (p *part) byRows(sides map[int]*side, args ...int) bool {
+	for _, r := range p.ranks {
+		d := sides[r]
+		n, width := d.outs[0].rows()
+		if n < 2 {
+			continue
+		}
+		before, err := p.checker.runOn(d, d.arrays())
+		if err != nil || len(before) != 1 {
+			return false
+		}
+		for _, k := range []int{0, n - 1} {
+			ins := d.arrays()
+			for _, i := range args {
+				ins[i] = ins[i].otherRow(k)
+			}
+			after, err := p.checker.runOn(d, ins)
+			if err != nil || len(after) != 1 || len(after[0].x) != len(before[0].x) {
+				return false
+			}
+			for e, v := range before[0].x {
+				if e/width != k && after[0].x[e] != v && (v == v || after[0].x[e] == after[0].x[e]) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	return true
+}
+
+// otherRow is an array with other numbers in row k, if they are no whole ones.
+func (a *array) otherRow(k int) *array {
+	if !a.dtype.IsFloat() {
+		return a
+	}
+	_, width := a.rows()
+	x := slices.Clone(a.x)
+	for i := k * width; i < min((k+1)*width, len(x)); i++ {
+		x[i] = 0.75*x[i] + math.Sin(float64(1+i))
+	}
+	return &array{a.dtype, a.shape, x}
+}
+
+// A match is what differ compares: row i of a rank is row k of a, and belongs to row due.
+type match struct{ rank, i, k, due int }
+
+// matches are the rows that belong together. Where b has several rows for each of a, such as the weights of a token's
+// experts, those of one may follow each other, or be as far apart as there are rows of a: follow says which.
+func (p *part) matches(a, b *rows, follow bool) (out []match) {
 	many := 0
 	for _, r := range p.ranks {
 		n := a.count[r]
 		if n == 0 || b.count[r]%n != 0 || many != 0 && b.count[r]/n != many {
-			return 0, false
+			return nil
 		}
 		many = b.count[r] / n
 	}
@@ -298,16 +372,23 @@ func (p *part) differ(a, b *rows) (rank int, wrong bool) {
 	for k, o := range b.same {
 		twins[k], twins[o] = true, true
 	}
+	for _, r := range p.ranks {
+		for i, k := range a.of[r] {
+			if i < len(b.of[r]) && k >= 0 && b.of[r][i] >= 0 && !twins[b.of[r][i]] {
+				out = append(out, match{r, i, a.one(k), a.one(p.owner(a, b, b.of[r][i], many, follow))})
+			}
+		}
+	}
+	return out
+}
+
+// differ finds a rank on which rows that belong together are others.
+func (p *part) differ(a, b *rows) (rank int, wrong bool) {
 	for _, follow := range []bool{true, false} {
 		wrong = false
-		for _, r := range p.ranks {
-			for i, k := range a.of[r] {
-				if i >= len(b.of[r]) || k < 0 || b.of[r][i] < 0 || twins[b.of[r][i]] {
-					continue
-				}
-				if a.one(k) != a.one(p.owner(a, b, b.of[r][i], many, follow)) {
-					rank, wrong = r, true
-				}
+		for _, m := range p.matches(a, b, follow) {
+			if m.k != m.due {
+				rank, wrong = m.rank, true
 			}
 		}
 		if !wrong {
@@ -315,6 +396,25 @@ func (p *part) differ(a, b *rows) (rank int, wrong bool) {
 		}
 	}
 	return rank, true
+}
+
+// permuted reports whether the rows that the ranks have are, nearly all, the ones that they should have, in another
+// order: so parts can only have changed places.
+func (p *part) permuted(a, b *rows) bool {
+	return slices.ContainsFunc([]bool{true, false}, func(follow bool) bool {
+		all, left := p.matches(a, b, follow), map[int]int{}
+		for _, m := range all {
+			left[m.due]++
+		}
+		lacks := 0
+		for _, m := range all {
+			if left[m.k]--; left[m.k] < 0 {
+				lacks++
+			}
+		}
+		const few = 16 // one in so many can be a row that was dropped
+		return len(all) > 0 && few*lacks <= len(all)
+	})
 }
 
 // owner is the row of a that row k of b belongs to, of which there are many for each.

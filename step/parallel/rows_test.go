@@ -44,3 +44,24 @@ func TestUnevenParts(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsPermuted: rows that should have been others are in another order only if those that lack are there elsewhere.
+func TestRowsPermuted(t *testing.T) {
+	p := &part{mesh: &mesh{ranks: []int{0, 1}}}
+	at := func(a, b []int) *rows {
+		return &rows{of: map[int][]int{0: a, 1: b}, start: map[int]int{0: 0, 1: 3}, count: map[int]int{0: 3, 1: 3}}
+	}
+	due := at([]int{0, 1, 2}, []int{3, 4, 5})
+	for _, tc := range []struct {
+		have *rows
+		want bool
+	}{
+		{at([]int{3, 1, 2}, []int{0, 4, 5}), true},
+		{at([]int{1, 2, 0}, []int{3, 4, 5}), true},
+		{at([]int{0, 1, 2}, []int{0, 1, 2}), false}, // those of the first rank twice
+	} {
+		if got := p.permuted(tc.have, due); got != tc.want {
+			t.Errorf("%v: %t", tc.have.of, got)
+		}
+	}
+}

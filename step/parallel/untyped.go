@@ -32,7 +32,7 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	a := outs[p.ranks[0]]
 	if w := p.wholeSlice(s, sides, in); w != nil {
 		if ps, ok := p.match(outs, w, p.outcomes(len(a.shape), [][]place{p.everywhere(sum(1))}), false, 0); ok {
-			s.out[0] = &info{places: ps}
+			s.out[0] = &info{places: ps, data: []*source{{}}}
 			return true
 		}
 		if s.in[0].isPartial() {

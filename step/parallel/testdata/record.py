@@ -143,7 +143,10 @@ def blocks(rank, name, directory):
 
 
 def routed(rank, name, directory):
-    """Each rank has two experts; the rows that it gets may be told apart by other numbers."""
+    """Each rank has two experts; the rows that it gets may be told apart by other numbers.
+
+    The rows may be shifted once they are back, or their weights be in another order, as on one device.
+    """
     import optool_capture
 
     model = torch.nn.Module()
@@ -166,6 +169,10 @@ def routed(rank, name, directory):
         n = int((local == 0).sum())
         y = torch.cat([rows[at[:n]] @ model.up[0], rows[at[n:]] @ model.up[1]])[at.argsort()]
         y = torch.zeros_like(x).index_copy(0, order, Exchange.apply(y, *sizes[::-1]))
+        if name == "routed-shifted":
+            y = y.roll(1, 0)
+        if name == "routed-weights":
+            weight = weight[order]
         ((x + y * weight[:, None]).square().mean() / 2).backward()
         dist.all_reduce(model.gate.grad)
         torch.optim.SGD(model.parameters(), lr=0.1).step()
@@ -1310,7 +1317,10 @@ class Swap(torch.autograd.Function):
 
 
 def heads(rank, name, directory):
-    """Ranks share out a sequence, and the heads of its attention; the mask may be that of a rank's own part, twice."""
+    """Ranks share out a sequence, and the heads of its attention; the mask may be that of a rank's own part, twice.
+
+    Positions may turn queries and keys; each rank may count them from 0.
+    """
     import optool_capture
 
     model = torch.nn.Module()
@@ -1328,6 +1338,11 @@ def heads(rank, name, directory):
     with optool_capture.record(directory, model=model):
         x = F.embedding(ids[:, mine], model.table) + model.places[mine]
         q, k, v = F.linear(x, model.qkv).unflatten(-1, (3, 2, 4)).unbind(2)
+        if name.startswith("heads-turned"):
+            at = torch.arange(4.0)[None, :, None, None] + (0 if name == "heads-turned-late" else 4 * rank)
+            cos, sin = (at * torch.tensor([1, 0.3])).cos(), (at * torch.tensor([1, 0.3])).sin()
+            turn = lambda x, y: torch.cat([x * cos - y * sin, x * sin + y * cos], -1)
+            q, k = (turn(*t.chunk(2, -1)) for t in (q, k))
         q, k, v = (swap(t, 2, 1).transpose(1, 2) for t in (q, k, v))
         mask = torch.cat([keep[:, mine]] * 2, 1) if name == "heads-mask" else keep
         scores = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask[:, None, None], -1e9)
