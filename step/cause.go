@@ -107,7 +107,8 @@ func (c *Call) ofOldArgument(opt Options) *reports.Cause {
 				if seen = append(seen, u.content.sum); c.givenBy(v, u, opt) {
 					text := fmt.Sprintf("%s is what %s read there before: a copy that was not made anew, of a prepacked "+
 						"weight say", v.Target, u.Call)
-					k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Forward), Share: 1, Text: text})
+					k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Forward, replay.Input), Share: 1,
+						Text: text})
 					return &k
 				}
 			}

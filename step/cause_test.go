@@ -144,3 +144,24 @@ func TestInTurn(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// TestMends: another argument explains a wrong value only if that value is right with it: one that was not compared, or
+// that another value of the call is right, says nothing.
+func TestMends(t *testing.T) {
+	c := &Call{Results: []Result{{Phase: replay.Input, Target: "input[1]", Verdict: verdict.Fail},
+		{Phase: replay.Forward, Target: "output[0]", Verdict: verdict.Pass}}}
+	for _, tc := range []struct {
+		phase  replay.Phase
+		target string
+		v      verdict.Verdict
+		want   bool
+	}{
+		{replay.Forward, "output[0]", verdict.Pass, false}, {replay.Input, "input[1]", verdict.Fail, false},
+		{replay.Input, "input[1]", verdict.Warn, true},
+	} {
+		got := c.mends([]replay.Result{{Phase: tc.phase, Target: tc.target, Verdict: tc.v}}, replay.Forward, replay.Input)
+		if got != tc.want {
+			t.Errorf("%s is %s: %t", tc.target, tc.v, got)
+		}
+	}
+}

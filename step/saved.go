@@ -203,9 +203,9 @@ func (u *Value) receivedOver() (w *Call, v *Value) {
 }
 
 // failing are the targets of a pass of a call that are wrong.
-func (c *Call) failing(phase replay.Phase) (targets []string) {
+func (c *Call) failing(phases ...replay.Phase) (targets []string) {
 	for _, r := range c.Results {
-		if r.Phase == phase && r.Verdict == verdict.Fail {
+		if slices.Contains(phases, r.Phase) && r.Verdict == verdict.Fail {
 			targets = append(targets, r.Target)
 		}
 	}
@@ -277,18 +277,22 @@ func (c *Call) differentiates(others map[*Value]*Value, opt Options) (right bool
 			right, err = c.differentiatesAt(rec, opt)
 			return err
 		}
-		n, wrong := 0, c.failing(replay.Backward)
-		for _, r := range replay.Of(rec, opt.Options).Compare().Results {
-			ok := r.Verdict == verdict.Pass || r.Verdict == verdict.Warn ||
-				r.Compared != nil && r.Compared.Zeros
-			if ok && r.Phase == replay.Backward && slices.Contains(wrong, r.Target) {
-				n++
-			}
-		}
-		right = n == len(wrong)
+		right = c.mends(replay.Of(rec, opt.Options).Compare().Results, replay.Backward)
 		return nil
 	})
 	return right && err == nil
+}
+
+// mends reports whether results of a call with other arguments have all values of some phases right that were wrong.
+func (c *Call) mends(results []replay.Result, phases ...replay.Phase) bool {
+	n, wrong := 0, c.failing(phases...)
+	for _, r := range results {
+		ok := r.Verdict == verdict.Pass || r.Verdict == verdict.Warn || r.Compared != nil && r.Compared.Zeros
+		if ok && slices.Contains(phases, r.Phase) && slices.Contains(wrong, r.Target) {
+			n++
+		}
+	}
+	return n == len(wrong)
 }
 
 // differentiatesAt reports whether the wrong gradients of a call are those at the places that its results say, which

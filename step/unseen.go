@@ -44,7 +44,8 @@ func (f *Finding) findUnseen(all []*Finding, opt Options) {
 // elements of v in place of those of its argument u.
 func (c *Call) givenBy(u, v *Value, opt Options) (given bool) {
 	err := opt.within(c, "", func(opt Options) error {
-		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output,
+			capture.After)})
 		if err != nil {
 			rec.Close()
 			return err
@@ -68,8 +69,12 @@ func (c *Call) givenBy(u, v *Value, opt Options) (given bool) {
 		rec.Args, rec.Kwargs = replaced(rec, map[*tensor.Tensor]*tensor.Tensor{was: &t})
 		forward := opt.Options
 		forward.ForwardOnly = true
-		o := replay.Of(rec, forward).Compare().Verdict()
-		given = o == verdict.Pass || o == verdict.Warn
+		results := slices.DeleteFunc(replay.Of(rec, forward).Compare().Results, func(r replay.Result) bool {
+			return r.Phase == replay.Input && r.Target == u.Target && !slices.Contains(c.failing(replay.Input), u.Target)
+		}) // what it left of the other value was not recorded
+		given = c.mends(results, replay.Forward, replay.Input) && !slices.ContainsFunc(results, func(r replay.Result) bool {
+			return r.Verdict == verdict.Fail
+		})
 		return nil
 	})
 	return given && err == nil

@@ -347,8 +347,15 @@ func absolute(t *tensor.Tensor) *tensor.Tensor {
 // dimension 1 of x: (1-momentum)*old + momentum*new, new being the average over
 // the batch where it has statistics of its own.
 func (n *normalisation) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return n.moved(func(_ tensor.DType, old, now float64) float64 {
+		return (1-n.moves.momentum)*old + n.moves.momentum*now
+	}), nil
+}
+
+// moved are the running statistics after a change of each element.
+func (n *normalisation) moved(change func(d tensor.DType, old, now float64) float64) map[string][]*tensor.Tensor {
 	if n.moves == nil || n.x.Numel() == 0 {
-		return nil, nil
+		return nil
 	}
 	m := n.moments()
 	average := func(get func(*reduction.Moments) float64) *tensor.Tensor {
@@ -362,7 +369,7 @@ func (n *normalisation) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, er
 	move := func(arg string, old *tensor.Tensor, get func(*reduction.Moments) float64) {
 		if old != nil {
 			after[arg] = elements.Single(opdef.Zip(old.DType, old, average(get), func(o, now float64) float64 {
-				return (1-n.moves.momentum)*o + n.moves.momentum*now
+				return change(old.DType, o, now)
 			}))
 		}
 	}
@@ -376,27 +383,29 @@ func (n *normalisation) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, er
 		}
 		return a.M2 / (a.N - 1)
 	})
-	return after, nil
+	return after
 }
 
 // AfterElse is the change of the running statistics by a momentum in their dtype, to which torch's CPU kernels
-// round it.
+// round it. In bfloat16 they round both products and their sum, too.
 func (n *normalisation) AfterElse() map[string][][]*tensor.Tensor {
-	if n.moves == nil {
-		return nil
-	}
-	other, moves, old := *n, *n.moves, n.moves.vari
-	if old == nil {
-		old = n.moves.mean
-	}
-	if old == nil || old.DType.Round(moves.momentum) == moves.momentum {
-		return nil
-	}
-	moves.momentum = old.DType.Round(moves.momentum)
-	other.moves = &moves
 	after := map[string][][]*tensor.Tensor{}
-	for arg, ts := range opdef.Must(other.After(nil)) {
-		after[arg] = [][]*tensor.Tensor{ts}
+	for _, change := range []func(d tensor.DType, old, now float64) float64{
+		func(d tensor.DType, old, now float64) float64 {
+			m := d.Round(n.moves.momentum)
+			return (1-m)*old + m*now
+		},
+		func(d tensor.DType, old, now float64) float64 {
+			m := d.Round(n.moves.momentum)
+			return d.Round(d.Round(1-m)*old) + d.Round(m*d.Round(now))
+		},
+	} {
+		for arg, ts := range n.moved(change) {
+			if after[arg] == nil {
+				after[arg] = [][]*tensor.Tensor{nil}
+			}
+			after[arg][0] = append(after[arg][0], ts...)
+		}
 	}
 	return after
 }
