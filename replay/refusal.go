@@ -95,7 +95,7 @@ func (r *comparison) withoutValues() bool {
 	return len(r.Record.Inputs()) == 0 && opaque(r.Record) == ""
 }
 
-// opaque names the first value among the arguments that is not understood.
+// opaque names the first value among the arguments that is not understood: its class, and what it is.
 func opaque(rec *capture.Call) (what string) {
 	value.Walk(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs), func(v value.Value) {
 		if what != "" {
@@ -105,7 +105,7 @@ func opaque(rec *capture.Call) (what string) {
 		case *value.Opaque:
 			what = v.Global
 			if v.Reason != "" {
-				what = v.Reason
+				what += ": " + v.Reason
 			}
 		case *tensor.Tensor:
 			if !v.DType.Computable() {
