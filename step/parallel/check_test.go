@@ -192,6 +192,7 @@ var trees = []struct {
 	{"planned-half", "scale", "torch.Tensor.div_", "the gradient of up.weight that torch.optim.sgd.sgd/64 reads", ""},
 	{"planned-positions", "shard", "torch.Tensor.add", "made of the positions 0 to 2, which torch.arange/0", ""},
 	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
+	{"pipeline-steps", "", "", "", ""},
 	{"pipeline-one", "scale", "torch.Tensor.div_", "and those of rank 0's 1 times", ""},
 	{"ragged", "", "", "", ""},     // sequences of other lengths
 	{"ragged-not", "", "", "", ""}, // of one length, with positions that each rank repeats

@@ -72,7 +72,7 @@ func (d *side) sums() bool {
 	return method(d.call.Op) == "sum" || way == "sum"
 }
 
-// lossCalls are the losses of the first rank; those of another stage where a pipeline ends there.
+// lossCalls are the losses of the first rank in a step; those of another stage where a pipeline ends there.
 func (p *part) lossCalls() (out []*step.Call) {
 	for _, s := range p.losses() {
 		out = append(out, s.first(p.ranks))
@@ -80,9 +80,13 @@ func (p *part) lossCalls() (out []*step.Call) {
 	if len(out) > 0 || !p.partial {
 		return out
 	}
+	number := p.checker.numbers
+	now := slices.IndexFunc(p.sites, func(s *site) bool { return s.first(p.ranks) != nil })
 	for _, q := range p.checker.trace.Processes {
 		for _, s := range q.Steps {
-			out = append(out, s.Loss)
+			if now >= 0 && number[s.Loss] == number[p.sites[now].first(p.ranks)] {
+				out = append(out, s.Loss)
+			}
 		}
 		if len(out) > 0 {
 			break

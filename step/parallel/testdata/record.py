@@ -1056,19 +1056,27 @@ def stages(rank, name, directory):
 
 
 def pipeline(rank, name, directory):
-    """torch's pipeline of two stages: it asks for shapes with uninitialised memory, and divides by the microbatches."""
+    """torch's pipeline of two stages: it asks for shapes with uninitialised memory, and divides by the microbatches.
+
+    One step is recorded, or two.
+    """
     import optool_capture
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
     model = torch.nn.Linear(4, 4)
     model.weight, model.bias = part(2 + rank, None, 4, 4), part(4 + rank, None, 4)
     stage = PipelineStage(model, rank, 2, torch.device("cpu"))
-    schedule = ScheduleGPipe(stage, 4, F.mse_loss, scale_grads=name == "pipeline" or rank == 1)
+    schedule = ScheduleGPipe(stage, 4, F.mse_loss, scale_grads=name != "pipeline-one" or rank == 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(5)
     x = torch.randn(8, 4)
-    with optool_capture.record(directory, model=model):
-        schedule.step(x) if rank == 0 else schedule.step(target=x.tanh())
-        torch.optim.SGD(model.parameters(), lr=0.1).step()
+    steps = range(2 if name == "pipeline-steps" else 1)
+    with optool_capture.record(directory, model=model, steps=list(steps)) as recording:
+        for _ in steps:
+            optimizer.zero_grad()
+            schedule.step(x) if rank == 0 else schedule.step(target=x.tanh())
+            optimizer.step()
+            recording.step()
 
 
 def replicas(rank, name, directory):
