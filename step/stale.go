@@ -68,8 +68,8 @@ func (p *Process) findStale() {
 // mayBe is the result that lies where an input does and has other elements, nil if there is none.
 func (v *Value) mayBe() *Value {
 	w := v.latest
-	if w == nil || v.From.How == IsChanged || v.From.written || !v.DType.IsFloat() {
-		return nil
+	if w == nil || v.From.How == IsChanged || v.From.written || v.From.Role == "collective" || !v.DType.IsFloat() {
+		return nil // another process may have written there
 	}
 	if w.Kind == inputKind && w.From.Value != nil && w.From.How != IsChanged {
 		w = w.From.Value
