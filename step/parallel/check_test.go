@@ -83,6 +83,7 @@ var trees = []struct {
 	{"widths", "", "", "", ""},
 	{"widths-own", "scale", "torch.Tensor.div", "6 terms of each, and is divided by 6: the mean of all 12", ""},
 	{"widths-rows", "", "", "", ""}, // the terms are the same rows on both ranks, and each of them is a partial sum
+	{"stacked", "", "", "", ""}, // chunks of another dimension than the first, for a reduce_scatter
 	{"statistics", "", "", "", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},
@@ -99,6 +100,7 @@ var trees = []struct {
 	{"features-labels", "shard", "torch.nn.functional.cross_entropy", "name the rows of rank 0 on every rank", ""},
 	{"features-queue", "shard", "torch.nn.functional.cross_entropy", "lack the number of the rank's first row", ""},
 	{"features-older", "", "", "", ""}, // each rank's own rows, and older ones
+	{"features-dealt", "", "", "", ""}, // of the whole loss, divided by the number of ranks
 	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"heads", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"}, // an all_to_all shares out heads
 	{"heads-causal", "", "", "", ""},

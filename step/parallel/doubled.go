@@ -46,7 +46,7 @@ func (p *part) doubles(s *site, k float64) (ok bool) {
 	return true
 }
 
-// behind notes the parameters that the arguments of a call were made of.
+// behind notes the parameters that the arguments of a call were made of in the same step.
 func (p *part) behind(call *step.Call, seen map[*step.Call]bool) {
 	if seen[call] {
 		return
@@ -56,7 +56,8 @@ func (p *part) behind(call *step.Call, seen map[*step.Call]bool) {
 		p.doubled.before[name] = true
 	}
 	for _, v := range call.Inputs {
-		if from := v.From.Value; from != nil && from.Call.Order < call.Order {
+		if from := v.From.Value; from != nil && from.Call.Order < call.Order &&
+			p.checker.numbers[from.Call] == p.checker.numbers[call] {
 			p.behind(from.Call, seen)
 		}
 	}

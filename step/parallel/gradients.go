@@ -232,7 +232,7 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 		s.in[0].lost = true
 	}
 	from, to := p.dual(given, s.out[0].places), p.dual(made, s.in[0].places)
-	if from == nil {
+	if from == nil || !p.keepsOrder(s, sides) {
 		return // it shows where it was made
 	}
 	if o := p.lateOrigin(s); to == nil && o != nil {
@@ -273,6 +273,15 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	broken("collective", fmt.Sprintf("the gradient that ranks %s have of its argument is not that of its result: "+
 		"its backward pass "+
 		"leaves out or mixes up parts of the ranks", ranks))
+}
+
+// keepsOrder reports whether the results of an exchange make the whole of its argument with the elements in the same
+// order. They do not where its chunks were stacked, along another dimension than the first, say.
+func (p *part) keepsOrder(s *site, sides map[int]*side) bool {
+	x := p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), s.in[0].places)
+	y := p.join(p.column(sides, func(d *side) *array { return d.outs[0] }), s.out[0].places)
+	return x == nil || y == nil || len(x.x) != len(y.x) ||
+		y.near(x.reshaped(y.shape), 4*sides[p.ranks[0]].ins[0].array.rounding(len(p.ranks)))
 }
 
 // lateOrigin is the call behind s that made the gradient of its result a partial sum; nil if s did.

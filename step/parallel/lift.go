@@ -250,7 +250,7 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 		}) {
 			lists[m] = append(lists[m], sum(1)) // a count beside sums
 		}
-		if second := p.data >> m & 1; !same && !a.dtype.IsFloat() && second < len(lists[m]) {
+		if second := p.data >> m & 1; !same && (!owned || !a.dtype.IsFloat()) && second < len(lists[m]) {
 			k := lists[m][second] // of data
 			lists[m] = append([]place{k}, slices.Delete(slices.Clone(lists[m]), second, second+1)...)
 		}

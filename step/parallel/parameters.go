@@ -327,13 +327,20 @@ func (p *part) roundAsSent(tails map[int]*tail) {
 }
 
 // halved checks the gradients of a program of which an exchange adds up gradients that all ranks have in whole:
-// those of the parameters before it must be divided by the number of ranks.
+// those of the parameters before it must be divided by the number of ranks. Where each rank divides the whole loss by
+// that number, the gradients are parts of a sum, and those of the other parameters must be added up.
 func (p *part) halved(tails map[int]*tail, factors []float64) {
 	first := p.broken
-	p.broken, p.by = nil, &multiple{k: 1 / p.doubled.k, call: p.step, of: p.doubled.before}
-	p.updates(tails, factors)
-	right := len(p.broken) == 0
-	p.by = nil
+	if p.dealtLoss(p.doubled.k) {
+		others := map[string]bool{}
+		for _, n := range p.order {
+			others[n] = !p.doubled.before[n]
+		}
+		if p.rightBy(&multiple{k: p.doubled.k, call: p.step, of: others}, tails, factors) {
+			return
+		}
+	}
+	right := p.rightBy(&multiple{k: 1 / p.doubled.k, call: p.step, of: p.doubled.before}, tails, factors)
 	switch {
 	case right && slices.ContainsFunc(slices.Collect(maps.Keys(p.doubled.before)), p.isCompared):
 	case !right && p.broken[0].kind != "scale" && len(first) > 0 && first[0].kind == p.broken[0].kind:
@@ -341,6 +348,38 @@ func (p *part) halved(tails map[int]*tail, factors []float64) {
 	default:
 		p.broken = append([]*violation{p.doubled.says}, first...)
 	}
+}
+
+// rightBy reports whether all gradients are right if some are a multiple of those of the loss.
+func (p *part) rightBy(by *multiple, tails map[int]*tail, factors []float64) bool {
+	p.broken, p.by = nil, by
+	p.updates(tails, factors)
+	p.by = nil
+	return len(p.broken) == 0
+}
+
+// dealtLoss reports whether all ranks have the same loss, and each divides it by k, the number of ranks.
+func (p *part) dealtLoss(k float64) bool {
+	losses := p.losses()
+	return len(losses) > 0 && !slices.ContainsFunc(losses, func(s *site) bool {
+		t := p.scaled(s, len(losses))
+		return len(t.dealt) == 0 || !t.out[0].sound() || slices.ContainsFunc(t.out[0].places, func(q place) bool {
+			return q.kind != replicated
+		}) || p.scaledDown(t) != k
+	})
+}
+
+// scaledDown is the number by which a call divides; 0 if it does something else.
+func (p *part) scaledDown(s *site) float64 {
+	d, err := p.checker.load(s.first(p.ranks))
+	if err != nil {
+		return 0
+	}
+	k, _ := d.operand()
+	if m := method(s.op); strings.HasSuffix(m, "mul") || m == "multiply" {
+		k = 1 / k
+	}
+	return k
 }
 
 // merge takes parameters that lie at one place, with the same elements, for one that has several names.

@@ -263,6 +263,9 @@ func (p *part) wayBack(s *site) string {
 	return "the messages the other way, and their addition"
 }
 
+// silentExchange are collectives that pass no values on.
+var silentExchange = setOf("barrier", "wait_tensor", "wrap_tensor_autograd")
+
 // passesAlong reports whether a call exchanges values with other ranks, by itself or inside, and adds up none.
 func (p *part) passesAlong(s *site) bool {
 	call := s.first(p.ranks)
@@ -272,7 +275,7 @@ func (p *part) passesAlong(s *site) bool {
 		if strings.Contains(name, "reduce") {
 			return false
 		}
-		some = some || name != "" && name != "barrier"
+		some = some || name != "" && !silentExchange[name]
 	}
-	return some || s.seam
+	return some || s.seam && !silentExchange[collective.Name(call.Op)]
 }

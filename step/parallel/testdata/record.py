@@ -1448,6 +1448,9 @@ def features(rank, name, directory):
     model.up, model.warmth = part(2, None, 4, 4), torch.nn.Parameter(torch.tensor(1.5))
     torch.manual_seed(5)
     x = torch.randn(6, 4).chunk(2)[rank].clone()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False)
+    if name == "features-dealt":  # a second step: what the first one made of all parameters is read
+        return dealt(rank, directory, model, x, optimizer)
     with optool_capture.record(directory, model=model):
         h = F.normalize(F.linear(torch.cat([x, x.flip(1)]), model.up))
         a, b = h.chunk(2)
@@ -1466,7 +1469,41 @@ def features(rank, name, directory):
             dist.all_reduce(p.grad)
             if name != "features-sum":
                 p.grad.div_(2)
-        torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).step()
+        optimizer.step()
+
+
+def dealt(rank, directory, model, x, optimizer):
+    """Each rank computes the loss of all features and divides it by the number of ranks; the gradients are added up."""
+    import optool_capture
+
+    with optool_capture.record(directory, model=model, steps=[0, 1]) as recording:
+        for _ in range(2):
+            optimizer.zero_grad()
+            a = Join.apply(F.normalize(F.linear(x, model.up)), 0)
+            (F.cross_entropy(model.warmth.exp() * a @ a.flip(1).t(), torch.arange(6)) / 2).backward()
+            for p in model.parameters():
+                dist.all_reduce(p.grad)
+            optimizer.step()
+            recording.step()
+
+
+def stacked(rank, name, directory):
+    """Columns and rows of a layer, with the sequence shared out along dimension 1 by functional collectives."""
+    import optool_capture
+    from torch.distributed import _functional_collectives as functional
+
+    model = torch.nn.Module()
+    model.norm, model.up, model.down = part(1, None, 4), part(2, 0, 6, 4), part(3, 1, 4, 6)
+    torch.manual_seed(5)
+    x = torch.randn(3, 4, 4).chunk(2, 1)[rank].clone()
+    group = dist.group.WORLD
+    with optool_capture.record(directory, model=model):
+        h = functional.all_gather_tensor_autograd(F.layer_norm(x, (4,), model.norm), 1, group)
+        h = F.linear(F.gelu(F.linear(functional.wait_tensor(h), model.up)), model.down)
+        h = functional.wait_tensor(functional.reduce_scatter_tensor_autograd(h, "sum", 1, group))
+        ((x + h).square().mean() / 2).backward()
+        dist.all_reduce(model.norm.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
 class Scatter(torch.autograd.Function):
@@ -2213,6 +2250,7 @@ def work(rank, name, directory, port):
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
     programs += hybrid, among, follower, passing, tables, whitened, classes
+    programs += (stacked,)
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
