@@ -336,6 +336,9 @@ func leadingTo(root *Call, from int) map[*Call]bool {
 // says so. Where a recording begins, calls that belong to the step before may write one.
 func (v *Value) isParameter() bool {
 	w := v.From.Value
+	if v.From.Role == "collective" && v.named == "" && !v.Parameter {
+		return false // what other ranks gave
+	}
 	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1 && w.Call.phase() != v.Call.phase() ||
 		w.Call.Step != v.Call.Step && w.viewsParameter())
 }

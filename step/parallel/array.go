@@ -206,6 +206,18 @@ func concat(dim, outer int, as []*array) *array {
 }
 
 // reshaped is the array in another shape of as many elements.
+// narrow are n places of an array from one on, along a dimension.
+func (a *array) narrow(dim, from, n int) *array {
+	inner := numel(a.shape[dim+1:])
+	shape := slices.Clone(a.shape)
+	shape[dim] = n
+	out := &array{a.dtype, shape, nil}
+	for at := 0; at < len(a.x); at += a.shape[dim] * inner {
+		out.x = append(out.x, a.x[at+from*inner:at+(from+n)*inner]...)
+	}
+	return out
+}
+
 func (a *array) reshaped(shape []int) *array { return &array{a.dtype, shape, a.x} }
 
 // ratio is the factor by which a is b, and whether there is one.

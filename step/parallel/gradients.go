@@ -326,6 +326,7 @@ func (p *part) collect(s *site, sides map[int]*side) {
 		if values == nil {
 			continue
 		}
+		values = p.ownParts(values, p.column(sides, func(d *side) *array { return d.ins[i].array }))
 		g := p.grads[a.name]
 		if g == nil {
 			g = &gradient{names: map[int]string{}, address: map[int]uint64{}, sum: map[int]*array{},
@@ -344,6 +345,37 @@ func (p *part) collect(s *site, sides map[int]*side) {
 		}
 		g.calls = append(g.calls, contribution{s, i, values, i < len(lead.whole) && lead.whole[i]})
 	}
+}
+
+// ownParts are the parts of gradients that belong to the values of the ranks, where DTensor gives each rank the gradient
+// of the whole of a value of which it has a part.
+func (p *part) ownParts(gradients, values map[int]*array) map[int]*array {
+	out := map[int]*array{}
+	for _, r := range p.ranks {
+		out[r] = gradients[r]
+		for m, d := range p.dims {
+			g, v := out[r], values[r]
+			if len(g.shape) != len(v.shape) || p.equal(m, values, 0) {
+				continue
+			}
+			for k, n := range v.shape {
+				from, all := 0, 0
+				for _, o := range d.of(r) {
+					if o == r {
+						from = all
+					}
+					if k < len(values[o].shape) {
+						all += values[o].shape[k]
+					}
+				}
+				if g.shape[k] == all && all > n {
+					out[r] = g.narrow(k, from, n)
+					break
+				}
+			}
+		}
+	}
+	return out
 }
 
 // A gradient is what the calls gave one parameter.

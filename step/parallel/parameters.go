@@ -55,8 +55,11 @@ type root struct {
 	slack float64
 }
 
-// noteRoots notes what a call gives that can be a norm.
+// noteRoots notes what a call gives that can be a norm. Of a DTensor each rank has a part of the squares.
 func (t *tail) noteRoots(c *step.Call, d *side) {
+	if d.rec.Placed != "" {
+		return
+	}
 	note := func(a *array, f func(float64) float64) {
 		if a != nil && len(a.x) == 1 && a.dtype.IsFloat() {
 			t.roots = append(t.roots, root{c, f(a.x[0]), max(2e-3, 2*a.dtype.Eps())})
@@ -172,11 +175,53 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 // parameters come before those of gradients; weight decay has them the other way around.
 func (d *side) gradientBeside(i, named int) *argument {
 	for _, k := range beside(i, named, len(d.ins), adds(d.call.Op)) {
-		if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, d.ins[i].array.shape) {
+		b := d.ins[k]
+		if b.name == "" && (slices.Equal(b.array.shape, d.ins[i].array.shape) || d.placed(i) && d.placed(k) &&
+			b.array.covers(d.ins[i].array)) {
 			return &b
 		}
 	}
 	return nil
+}
+
+// placed reports whether an argument is a DTensor.
+func (d *side) placed(i int) bool {
+	_, ok := d.rec.Terms[d.ins[i].tensor]
+	return ok
+}
+
+// covers reports whether an array can be the whole of which another is a part.
+func (a *array) covers(b *array) bool {
+	return len(a.shape) == len(b.shape) && !slices.ContainsFunc(upTo(len(a.shape)), func(k int) bool {
+		return a.shape[k] < b.shape[k]
+	})
+}
+
+// cutWhole gives updates the part of a gradient that belongs to the rank's part of a parameter, where DTensor gives
+// them the gradient of the whole. That is not known where it is no part of the ranks' values together.
+func (p *part) cutWhole(tails map[int]*tail) {
+	for _, name := range p.order {
+		g := p.grads[name]
+		for k := 0; ; k++ {
+			all := map[int]*array{}
+			for _, r := range p.ranks {
+				if us := tails[r].updates[g.names[r]]; k < len(us) && us[k].gradient != nil {
+					all[r] = us[k].gradient
+				}
+			}
+			if len(all) < len(p.ranks) {
+				break
+			}
+			for r, a := range p.ownParts(all, g.value) {
+				if u := &tails[r].updates[g.names[r]][k]; slices.Equal(a.shape, g.value[r].shape) || u.before == nil ||
+					slices.Equal(a.shape, u.before.shape) {
+					u.gradient = a
+				} else {
+					u.gradient = nil
+				}
+			}
+		}
+	}
 }
 
 // addTerms makes the gradients whole that updates read as partial sums: DTensor adds them up inside of the update.
@@ -275,6 +320,7 @@ func (p *part) parameters() {
 		tails[r] = p.tailOf(r)
 	}
 	p.addTerms(tails)
+	p.cutWhole(tails)
 	p.merge(tails)
 	p.roundAsSent(tails)
 	for _, r := range p.ranks {

@@ -394,14 +394,15 @@ func (p *part) looksUpParts(s *site, sides map[int]*side, local *localRun, lists
 			return false
 		}
 		got, err := p.checker.runOn(lead, ins)
-		if err != nil || !slices.Equal(got[0].shape, lead.outs[0].shape) {
+		if err != nil {
 			return false
 		}
+		found := p.eachFound(local.outs[0], sides, in)
 		n, width := got[0].rows()
 		for i := range n {
 			want := got[0].x[i*width : (i+1)*width]
-			if !slices.ContainsFunc(p.ranks, func(r int) bool {
-				return slices.Equal(local.outs[0][r].x[i*width:(i+1)*width], want)
+			if !slices.ContainsFunc(found, func(a *array) bool {
+				return slices.Equal(a.shape, got[0].shape) && slices.Equal(a.x[i*width:(i+1)*width], want)
 			}) {
 				return false
 			}
@@ -410,6 +411,50 @@ func (p *part) looksUpParts(s *site, sides map[int]*side, local *localRun, lists
 		s.out[0] = &info{pending: got[0]}
 		return true
 	})
+}
+
+// eachFound are the results of a lookup that ranks with one part of a table have together: those of each part. Along
+// other dimensions of the mesh the ranks may have parts of the indices, and so of the result.
+func (p *part) eachFound(outs map[int]*array, sides map[int]*side, in [][]place) (found []*array) {
+	at := p.everywhere(whole)
+	parts := make([][]int, len(p.dims)) // the numbers of the parts along each dimension
+	for m, d := range p.dims {
+		parts[m] = []int{-1}
+		for i, a := range sides[p.ranks[0]].ins {
+			switch q := in[i]; {
+			case q == nil || q[m].kind != sharded:
+			case a.array.dtype.IsFloat():
+				parts[m] = upTo(d.size)
+			default:
+				at[m] = q[m]
+			}
+		}
+	}
+	combinations(parts, func(part []int) bool {
+		now := map[int]*array{}
+		for _, r := range p.ranks {
+			from := r
+			for m, k := range part {
+				if k >= 0 {
+					from = p.dims[m].of(from)[k]
+				}
+			}
+			now[r] = outs[from]
+		}
+		if a := p.join(now, at); a != nil {
+			found = append(found, a)
+		}
+		return false
+	})
+	return found
+}
+
+// upTo are the whole numbers below n.
+func upTo(n int) (out []int) {
+	for i := range n {
+		out = append(out, i)
+	}
+	return out
 }
 
 // zeroed notes what became of values with a sum to become after zeros were written into them.
