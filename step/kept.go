@@ -50,8 +50,8 @@ func (p *Process) findUnkept() {
 		for _, v := range vs {
 			evidence := fmt.Sprintf("%d others that the operator wrote are as it left them", kept[at])
 			if !most {
-				if !v.isStillNamed(v.latest) {
-					continue
+				if !v.isStillNamed(v.latest) || p.exchanges && v.named != "" && !v.RequiresGrad {
+					continue // DDP gives all ranks the buffers of one, without a recorded call or a counted write
 				}
 				evidence = fmt.Sprintf("it is still %s: torch has not counted a write since", v.named)
 			}

@@ -3,8 +3,11 @@ package step
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -18,20 +21,22 @@ func TestFindUnkept(t *testing.T) {
 		temporary bool
 		named     string // the name of the last tensor
 		writes    int    // that torch counted in between
+		ranks     bool   // the process exchanges values with others
 		want      bool
 	}{
-		{"one of four", 3, 1, false, "", 0, true},
-		{"one of two", 1, 1, false, "", 0, false},
-		{"one of two, by its name", 1, 1, false, "weight", 0, true},
-		{"one of two, written", 1, 1, false, "weight", 1, false},
-		{"all", 0, 4, false, "", 0, false},
-		{"half", 4, 4, false, "", 0, false},
-		{"free memory", 3, 1, true, "", 0, false},
+		{"one of four", 3, 1, false, "", 0, false, true},
+		{"one of two", 1, 1, false, "", 0, false, false},
+		{"one of two, by its name", 1, 1, false, "weight", 0, false, true},
+		{"one of two, written", 1, 1, false, "weight", 1, false, false},
+		{"one of two, by its name, of ranks", 1, 1, false, "mean", 0, true, false}, // DDP broadcasts it
+		{"all", 0, 4, false, "", 0, false, false},
+		{"half", 4, 4, false, "", 0, false, false},
+		{"free memory", 3, 1, true, "", 0, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := []*Step{{Number: 0}, {Number: 1}}
 			var last *Value
-			p := &Process{Steps: s}
+			p := &Process{Steps: s, exchanges: tc.ranks}
 			add := func(step *Step, op string, v *Value) *Value {
 				v.DType, v.Shape, v.Stride, v.item = tensor.Float32, []int{8}, []int{1}, -1
 				v.Call = &Call{Op: op, Order: len(p.Calls), Step: step, Process: p}
@@ -81,5 +86,37 @@ func TestRecordedTwice(t *testing.T) {
 	}
 	if n := len(analyse(t, dir).Processes); n != 2 {
 		t.Errorf("%d processes, want 2", n)
+	}
+}
+
+// TestKeeps: memory that nothing wrote since it was allocated keeps nothing, nor does memory of which only views are
+// taken for a collective to gather into.
+func TestKeeps(t *testing.T) {
+	for _, tc := range []struct {
+		name, random, next string
+		want               bool
+	}{
+		{"read", "", "torch.add", true},
+		{"uninitialised", opdef.Uninitialised, "torch.add", false},
+		{"gathered into", "", "torch.distributed.all_gather", false},
+		{"added up", "", "torch.distributed.all_reduce", true},
+	} {
+		p := &Process{Steps: []*Step{{}}}
+		call := func(op string, in, out []*Value) *Call {
+			c := &Call{Op: op, Order: len(p.Calls), Step: p.Steps[0], Process: p, Inputs: in, Outputs: out}
+			for _, v := range slices.Concat(in, out) {
+				v.DType, v.Shape, v.Stride, v.Call = tensor.Float32, []int{8}, []int{1}, c
+			}
+			p.Calls = append(p.Calls, c)
+			return c
+		}
+		at := func(kind capture.Kind) *Value { return &Value{Kind: kind, Address: 64, item: -1} }
+		was, v := at(outputKind), at(inputKind)
+		call("torch.empty", nil, []*Value{was}).random = tc.random
+		call("torch.chunk", []*Value{v}, []*Value{at(outputKind)})
+		call(tc.next, []*Value{at(inputKind), {Kind: inputKind, Address: 256, item: -1}}, nil)
+		if got := v.keeps(was); got != tc.want {
+			t.Errorf("%s: keeps %t", tc.name, got)
+		}
 	}
 }

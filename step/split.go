@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/ops/opdef"
 )
 
 const (
@@ -318,10 +319,39 @@ func (v *Value) settleMemory() {
 
 // keeps reports whether nothing but a recorded call writes to was between it and v:
 // what no recorded call made may change between steps, as parameters and data do. A
-// parameter that a recorded call updates is what the forward pass read until then.
+// parameter that a recorded call updates is what the forward pass read until then. Uninitialised memory keeps nothing,
+// nor does memory of which only views are taken for a collective to write: it can have been allocated anew.
 func (v *Value) keeps(was *Value) bool {
+	if was.Kind == outputKind && was.Call.random == opdef.Uninitialised || v.onlyReceives() {
+		return false
+	}
 	then, now := was.Call.phase(), v.Call.phase()
 	return was.made() || then%2 == 0 && (now == then || now == then+1 && v.updated())
+}
+
+// onlyReceives reports whether a call only takes views of v, and what next has them is a collective that gathers there.
+func (v *Value) onlyReceives() bool {
+	return len(v.Call.Outputs) > 0 && !slices.ContainsFunc(v.Call.Outputs, func(o *Value) bool {
+		u := o.next()
+		return o.Address < v.Address || o.end() > v.end() || u == nil || !gathers[u.Call.collective()] ||
+			u == u.Call.Inputs[len(u.Call.Inputs)-1] // what it sends
+	})
+}
+
+// gathers are collectives that write all of their arguments but the last one, without reading them.
+var gathers = map[string]bool{"all_gather": true, "all_gather_into_tensor": true, "all_gather_single": true,
+	"all_gather_base": true}
+
+// next is the first argument behind a call that lies where v does, or in a part of it; nil if there is none.
+func (v *Value) next() *Value {
+	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
+		for _, u := range c.Inputs {
+			if u.Address < v.end() && v.Address < u.end() {
+				return u
+			}
+		}
+	}
+	return nil
 }
 
 // updated reports whether the next recorded call that writes v's memory finds it as it is.
