@@ -81,6 +81,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 	for _, p := range t.Processes {
 		numberSteps(p, stepOf, c.numbers)
 	}
+	c.splitRounds()
 	found := append(c.departed(), c.messages()...)
 	stages := c.recorded(c.stages())
 	if err := plan.fits(stages); err != nil {
@@ -236,14 +237,7 @@ func bySteps(ps []*step.Process, number map[*step.Call]int) [][]*step.Process {
 // numberSteps notes the step of each call of a process. What it does behind an update, up to the last call that writes
 // parameters before anything has a gradient again, belongs to the step of the update: it gathers what ranks updated.
 func numberSteps(p *step.Process, stepOf func(*capture.Entry) int, number map[*step.Call]int) {
-	parameters := map[uint64]bool{}
-	for _, c := range p.Calls {
-		for _, v := range c.Inputs {
-			if v.Parameter && v.Address != 0 {
-				parameters[v.Address] = true
-			}
-		}
-	}
+	parameters := parametersOf(p)
 	writes := func(c *step.Call) bool {
 		return (isExchange(c.Op) || strings.HasSuffix(c.Op, "_")) && slices.ContainsFunc(c.Inputs,
 			func(v *step.Value) bool { return parameters[v.Address] })

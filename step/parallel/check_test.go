@@ -83,7 +83,9 @@ var trees = []struct {
 	{"widths", "", "", "", ""},
 	{"widths-own", "scale", "torch.Tensor.div", "6 terms of each, and is divided by 6: the mean of all 12", ""},
 	{"widths-rows", "", "", "", ""}, // the terms are the same rows on both ranks, and each of them is a partial sum
-	{"stacked", "", "", "", ""},     // chunks of another dimension than the first, for a reduce_scatter
+	{"rounds", "", "", "", ""},      // two updates in each step
+	{"rounds-last", "replica", "torch.nn.functional.linear", "is a partial sum over ranks 0-1", ""},
+	{"stacked", "", "", "", ""}, // chunks of another dimension than the first, for a reduce_scatter
 	{"statistics", "", "", "", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},

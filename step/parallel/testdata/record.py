@@ -1487,6 +1487,28 @@ def dealt(rank, directory, model, x, optimizer):
             recording.step()
 
 
+def rounds(rank, name, directory):
+    """Two updates in what the program counts as one step; the gradients of the second may not be reduced."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model, steps=[0, 1]) as recording:
+        for _ in range(2):
+            for epoch in range(2):
+                optimizer.zero_grad()
+                (F.linear(F.linear(x, model.up).tanh(), model.down) - x).square().mean().backward()
+                for p in model.parameters():
+                    if name == "rounds" or epoch == 0:
+                        dist.all_reduce(p.grad)
+                        p.grad.div_(2)
+                optimizer.step()
+            recording.step()
+
+
 def stacked(rank, name, directory):
     """Columns and rows of a layer, with the sequence shared out along dimension 1 by functional collectives."""
     import optool_capture
@@ -2250,7 +2272,7 @@ def work(rank, name, directory, port):
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
     programs += hybrid, among, follower, passing, tables, whitened, classes
-    programs += (stacked,)
+    programs += stacked, rounds
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
