@@ -317,7 +317,7 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	if p.looksUpParts(s, sides, local, lists) || p.moved(s, sides) || p.ownStatistic(s, sides) {
 		return
 	}
-	if p.ownNumber(s, sides, why) || p.weighed(s, sides) {
+	if p.ownNumber(s, sides, why) || p.weighed(s, sides) || p.ownParameter(sides) {
 		p.forget(s)
 		return
 	}
@@ -395,6 +395,19 @@ func (p *part) ownNumber(s *site, sides map[int]*side, why string) bool {
 		}
 	}
 	return true
+}
+
+// ownParameter reports whether the ranks give a call parameters of other names, such as one table of several each: they
+// are no parts of a whole.
+func (p *part) ownParameter(sides map[int]*side) bool {
+	for i, a := range sides[p.ranks[0]].ins {
+		if a.name != "" && a.tensor.RequiresGrad && slices.ContainsFunc(p.ranks, func(r int) bool {
+			return sides[r].ins[i].name != a.name && sides[r].ins[i].name != ""
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // weighed reports whether a call of which each rank has one number as the result, such as a mean of its own part, has

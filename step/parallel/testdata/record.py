@@ -1509,6 +1509,25 @@ def rounds(rank, name, directory):
             recording.step()
 
 
+def bags(rank, name, directory):
+    """Each rank has two of four tables, and looks up rows for all; an all_to_all gives each rank its rows of all tables."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.tables = torch.nn.ModuleDict({str(k): torch.nn.Embedding(5 + k, 4) for k in range(4) if k // 2 == rank})
+    torch.manual_seed(5)
+    for k, table in model.tables.items():
+        table.weight = part(2 + int(k), None, 5 + int(k), 4)
+    model.top = part(9, None, 1, 16)
+    ids = [torch.randint(5 + k, (6,)) for k in range(4)]
+    with optool_capture.record(directory, model=model):
+        rows = torch.stack([table(ids[int(k)]) for k, table in model.tables.items()], 1)
+        rows = Swap.apply(rows.view(2, 3, 2, 4)).transpose(0, 1).reshape(3, 16)
+        (F.linear(rows, model.top).square().mean() / 2).backward()
+        dist.all_reduce(model.top.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def stacked(rank, name, directory):
     """Columns and rows of a layer, with the sequence shared out along dimension 1 by functional collectives."""
     import optool_capture
@@ -2272,7 +2291,7 @@ def work(rank, name, directory, port):
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
     programs += hybrid, among, follower, passing, tables, whitened, classes
-    programs += stacked, rounds
+    programs += stacked, rounds, bags
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
