@@ -119,11 +119,47 @@ func (x *Exchange) Judge(read pthformat.ReadMode, settled Settled, at ...int) ([
 		}
 		sides[i] = s
 	}
+	out := x.judged(sides, at)
+	if wrong := func(j Judgement) bool {
+		return slices.ContainsFunc(j.Values, func(v Value) bool { return v.Reason != "" })
+	}; !slices.ContainsFunc(out, wrong) || slices.ContainsFunc(sides, side.wrote) {
+		return out, nil
+	}
+	for i := range sides { // it wrote nothing on any rank before it returned
+		s := &sides[i]
+		if s.after = nil; settled != nil {
+			s.after = settled(x.Calls[i])
+		}
+		if !s.settle(len(x.Calls)) {
+			why := "it had written nothing on any rank when it returned, as one of a coalesced group does, and no call read " +
+				"its result afterwards"
+			return slices.Repeat([]Judgement{{Why: why}}, len(at)), nil
+		}
+	}
+	return x.judged(sides, at), nil
+}
+
+// judged are the judgements of some ranks.
+func (x *Exchange) judged(sides []side, at []int) []Judgement {
 	out := make([]Judgement, len(at))
 	for k, i := range at {
 		out[k] = x.judge(sides, i)
 	}
-	return out, nil
+	return out
+}
+
+// wrote reports whether a rank has something else after a call than it gave it.
+func (s side) wrote() bool {
+	if len(s.after) != len(s.before) {
+		return true
+	}
+	for i, t := range s.after {
+		b := s.before[i]
+		if (t == nil) != (b == nil) || t != nil && !slices.Equal(numbers(t), numbers(b)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *Exchange) judge(sides []side, i int) (j Judgement) {

@@ -94,8 +94,8 @@ func parametersOf(p *step.Process) map[uint64]bool {
 	return out
 }
 
-// updates reports whether a call writes parameters in place, as optimizers do.
+// updates reports whether a call writes parameters in place, as optimizers do. What FSDP gathers is copied.
 func updates(c *step.Call) bool {
 	return c.Entry.BackwardOrder < 0 && !isExchange(c.Op) && (strings.HasPrefix(c.Op, "torch.optim.") ||
-		strings.HasSuffix(c.Op, "_"))
+		strings.HasSuffix(c.Op, "_") && !strings.Contains(method(c.Op), "copy"))
 }
