@@ -85,7 +85,7 @@ var trees = []struct {
 	{"widths-rows", "", "", "", ""}, // the terms are the same rows on both ranks, and each of them is a partial sum
 	{"rounds", "", "", "", ""},      // two updates in each step
 	{"rounds-last", "replica", "torch.nn.functional.linear", "is a partial sum over ranks 0-1", ""},
-	{"tables", "", "", "", ""},  // each rank has its own
+	{"bags", "", "", "", ""},    // each rank has its own tables
 	{"stacked", "", "", "", ""}, // chunks of another dimension than the first, for a reduce_scatter
 	{"statistics", "", "", "", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
