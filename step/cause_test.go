@@ -159,7 +159,8 @@ func TestMends(t *testing.T) {
 		{replay.Forward, "output[0]", verdict.Pass, false}, {replay.Input, "input[1]", verdict.Fail, false},
 		{replay.Input, "input[1]", verdict.Warn, true},
 	} {
-		got := c.mends([]replay.Result{{Phase: tc.phase, Target: tc.target, Verdict: tc.v}}, replay.Forward, replay.Input)
+		results := []replay.Result{{Phase: tc.phase, Target: tc.target, Verdict: tc.v}}
+		got := c.mends(results, replay.Forward, replay.Input)
 		if got != tc.want {
 			t.Errorf("%s is %s: %t", tc.target, tc.v, got)
 		}

@@ -143,7 +143,8 @@ func (v *Value) readAfter() (waited *Value) {
 	complete := false // after wait_tensor
 	from, to := v.Call.accumulates()
 	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
-		if at := c.Entry.Order; from < at && at < to || c.phase()%2 == 1 && v.Call.phase()%2 == 1 && c.Step != v.Call.Step {
+		behind := c.phase()%2 == 1 && v.Call.phase()%2 == 1
+		if at := c.Entry.Order; from < at && at < to || behind && c.Step != v.Call.Step {
 			return waited // behind another loss it is a gradient of that
 		}
 		switch name := c.collective(); {

@@ -196,8 +196,8 @@ func TestAccumulates(t *testing.T) {
 	}
 }
 
-// TestCoalesced: a collective that wrote nothing on any rank when it returned is judged by what is read later, as one of
-// a coalesced group is.
+// TestCoalesced: a collective that wrote nothing on any rank when it returned is judged by what is read later, as one
+// of a coalesced group is.
 func TestCoalesced(t *testing.T) {
 	const ptr = 4096
 	in := [2][]float32{{1, 2, 3, 4}, {5, 2, 7, 0.5}}
@@ -214,7 +214,8 @@ func TestCoalesced(t *testing.T) {
 			h := &hookFile{}
 			before := h.tensor(ptr, "[4]", in[rank]...)
 			h.call(0, "torch.Tensor.neg", "", h.tensor(3*ptr, "[4]", negated(in[rank])...), "", `"result":`+before)
-			h.call(1, "torch.distributed.all_reduce", `,"group":[0,1]`, before, "", `"result":null,"after":{"0":`+before+`}`)
+			h.call(1, "torch.distributed.all_reduce", `,"group":[0,1]`, before, "",
+				`"result":null,"after":{"0":`+before+`}`)
 			h.call(2, "torch.Tensor.neg", "", h.tensor(ptr, "[4]", tc.reads[rank]...), "",
 				`"result":`+h.tensor(4*ptr, "[4]", negated(tc.reads[rank])...))
 			h.write(t, filepath.Join(dir, fmt.Sprintf("rank%d", rank)), rank)

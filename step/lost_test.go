@@ -306,8 +306,8 @@ func TestRefilled(t *testing.T) {
 	}
 }
 
-// TestSharedMemory: parameters that lay at one address in turn are told apart by their names; names under which the same
-// elements were read are of one.
+// TestSharedMemory: parameters that lay at one address in turn are told apart by their names; names under which the
+// same elements were read are of one.
 func TestSharedMemory(t *testing.T) {
 	read := func(name string, sum uint64) *Value {
 		v := floats(1, 2, 3, 4, 5)

@@ -70,11 +70,11 @@ func (c *Call) givenBy(u, v *Value, opt Options) (given bool) {
 		forward := opt.Options
 		forward.ForwardOnly = true
 		results := slices.DeleteFunc(replay.Of(rec, forward).Compare().Results, func(r replay.Result) bool {
-			return r.Phase == replay.Input && r.Target == u.Target && !slices.Contains(c.failing(replay.Input), u.Target)
+			return r.Phase == replay.Input && r.Target == u.Target &&
+				!slices.Contains(c.failing(replay.Input), u.Target)
 		}) // what it left of the other value was not recorded
-		given = c.mends(results, replay.Forward, replay.Input) && !slices.ContainsFunc(results, func(r replay.Result) bool {
-			return r.Verdict == verdict.Fail
-		})
+		failed := func(r replay.Result) bool { return r.Verdict == verdict.Fail }
+		given = c.mends(results, replay.Forward, replay.Input) && !slices.ContainsFunc(results, failed)
 		return nil
 	})
 	return given && err == nil

@@ -70,8 +70,8 @@ type line struct {
 }
 
 func newUpdater(s *Step, parameters map[uint64][]*Value, shared sharedMemory) *updater {
-	u := &updater{step: s, parameters: parameters, shared: shared, known: map[*Value]uint64{}, again: map[*Value][]*Value{},
-		lines: map[line][]*Call{}, blamed: map[string]*Value{}}
+	u := &updater{step: s, parameters: parameters, shared: shared, known: map[*Value]uint64{},
+		again: map[*Value][]*Value{}, lines: map[line][]*Call{}, blamed: map[string]*Value{}}
 	for _, c := range s.Tail {
 		at := line{c.Op, c.place()}
 		u.lines[at] = append(u.lines[at], c)

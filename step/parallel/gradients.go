@@ -347,7 +347,7 @@ func (p *part) collect(s *site, sides map[int]*side) {
 	}
 }
 
-// ownParts are the parts of gradients that belong to the values of the ranks, where DTensor gives each rank the gradient
+// ownParts are the parts of gradients that belong to the values of the ranks, where DTensor gives each rank that
 // of the whole of a value of which it has a part.
 func (p *part) ownParts(gradients, values map[int]*array) map[int]*array {
 	out := map[int]*array{}

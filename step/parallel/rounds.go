@@ -44,8 +44,8 @@ func sameCounts(a, b map[int]int) bool {
 	return true
 }
 
-// rounds are the round of each call of a process within its step, and the last one of each step. several is whether some
-// parameter is updated in more than one round of a step.
+// rounds are the round of each call of a process within its step, and the last one of each step. several is whether
+// some parameter is updated in more than one round of a step.
 func (c *checker) rounds(p *step.Process) (of map[*step.Call]int, last map[int]int, several bool) {
 	of, last = map[*step.Call]int{}, map[int]int{}
 	parameters := parametersOf(p)
