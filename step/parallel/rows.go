@@ -294,7 +294,7 @@ func pairs(d *side, at int) bool {
 }
 
 // displaced says that rows which an exchange gave back are combined with those of others; nil if they are not, or if
-// the program can mean it. Without an exchange each rank has an order of its own, and so it has once they were in order.
+// the program can mean it. Without an exchange each rank has an order of its own, and so once they were in order.
 func (p *part) displaced(s *site, back, other *rows) *violation {
 	r, wrong := p.differ(back, other)
 	if !wrong || back.via == nil || back.back {
