@@ -180,6 +180,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Precision != nil {
 		m["precision"] = s.Precision
 	}
+	if s.Same != nil {
+		m["same"] = s.Same
+	}
 	if programs := s.Programs(); len(programs) > 0 {
 		m["programs"] = programs
 	}

@@ -166,7 +166,7 @@ func (s *Summary) ProgramsText() string {
 	}
 	text := fmt.Sprintf("Wrong calls in %d of %d programs", wrong, len(list))
 	if wrong == 0 {
-		text = fmt.Sprintf("No wrong call in %d programs", len(list))
+		text = fmt.Sprintf("%s in %d programs", s.noneWrong(), len(list))
 	}
 	if unjudged > 0 {
 		text += fmt.Sprintf(", %d not judged", unjudged)

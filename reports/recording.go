@@ -264,6 +264,7 @@ type lastLine struct {
 	Undecided   bool              `json:"undecided,omitempty"`
 	Facts       []Fact            `json:"facts,omitempty"`
 	First       *Place            `json:"first,omitempty"`
+	Same        *Same             `json:"same,omitempty"`
 }
 
 func (rec *Recording) summarize() error {
@@ -282,7 +283,7 @@ func (rec *Recording) summarize() error {
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
 	s.Unread, s.Missing, s.Undecided = last.Unread, last.Missing, last.Undecided
-	s.Budget, s.Known, s.Facts, s.First = last.Budget, last.Known, last.Facts, last.First
+	s.Budget, s.Known, s.Facts, s.First, s.Same = last.Budget, last.Known, last.Facts, last.First, last.Same
 	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
 		s.First = nil
 	}

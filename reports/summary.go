@@ -38,6 +38,8 @@ type Summary struct {
 	FailOn []verdict.Verdict
 	// First is where two recordings part; nil where none were compared.
 	First *Place
+	// Same are the calls that gave the same in two recordings; nil where none were compared.
+	Same *Same
 	// FirstWrong is the first wrong call of one recording, nil without one. The digest tells it to people.
 	FirstWrong *Place
 	// Precision is what another precision of one of two recordings explains; nil where they have one precision.

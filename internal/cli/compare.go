@@ -33,9 +33,10 @@ is still wrong, what is new.
 
 A value passes if op_tools' allclose passes, or if every element is within one unit
 in the last place of the reference in its dtype. Calls of two recordings whose results
-differ are computed again, up to the first that is wrong in one of them: what differs
-by rounding alone, as of other kernels, passes, and a wrong value fails, even if it is so
-small that the tolerance allows it. Use replay to judge one recording.
+differ are computed again: what differs by rounding alone, as of other kernels, passes,
+and a wrong value fails, even if it is so small that the tolerance allows it. So are calls
+whose results are the same, if any others differ: one that is wrong on both sides is still
+wrong. Use replay to judge one recording.
 
 Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygraphy
 run), and directories of them such as sharded checkpoints, are compared by name. A
@@ -206,18 +207,24 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	}
 	defer r.json.close()
 	r.begin("pair")
-	rounding := &pairs.Rounding{Judge: r.judged}
+	rounding := &pairs.Rounding{Judge: r.judged, Jobs: r.a.jobs}
 	parted := pairs.Divergence{Noise: r.noise, Rounding: rounding}
 	held := holder{two: len(r.paths) == 2, rounding: rounding}
 	held.undetermined.Registry = r.a.known()
 	var steps pairs.Steps
 	faulty := reports.Faulty{}
+	if held.two {
+		r.out.Same = &reports.Same{}
+	}
 	whole := false // a call of both recordings is no failure that was saved by itself
 	held.next = func(c compared) error {
 		if c.pair.B != nil {
 			whole = whole || !c.pair.A.IsPair() && !c.pair.B.IsPair()
 			steps.Add(0, c.pair.A.Step)
 			steps.Add(1, c.pair.B.Step)
+		}
+		if held.two {
+			rounding.AddSame(c.looked(), r.out.Same)
 		}
 		inherits := parted.Add(c.pair, c.results, c.apart)
 		for _, res := range c.results {
@@ -270,6 +277,8 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		})
 	if err == nil {
 		err = held.end()
+	} else if r.ctx.Err() != nil {
+		err = cmp.Or(held.release(), err) // what was finished is saved
 	}
 	if err := r.ended(err); err != nil {
 		return err
@@ -284,6 +293,10 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "faults", Text: text})
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(fmt.Sprintf("Faults of %s, compared with those of %s: %s.",
 				r.paths[0], r.paths[1], text), 2))
+		}
+		if text := r.out.Same.String(); text != "" {
+			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "not judged", Text: text})
+			fmt.Fprintf(r.json.text(), "%s.\n\n", r.a.style().Wrap("Not judged: "+text, 2))
 		}
 		if text := steps.String([2]string(r.paths)); text != "" {
 			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "steps", Text: strings.TrimPrefix(text, "note: ")})

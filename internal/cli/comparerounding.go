@@ -14,8 +14,8 @@ import (
 	"github.com/optool/optool/step/pairs"
 )
 
-// A holder holds back the pairs of two recordings from the first difference on until it is known whether the
-// recordings have different precisions, and judges them then.
+// A holder holds back the pairs of two recordings until it is known whether these differ, and whether they have
+// different precisions, and judges them then: also those that are the same on both sides, which may be wrong.
 type holder struct {
 	two          bool
 	next         func(compared) error
@@ -43,7 +43,7 @@ func (h *holder) add(c compared) error {
 		return r.Verdict == verdict.Error || r.Verdict == verdict.Invalid
 	})
 	h.held = append(h.held, c)
-	if h.differs && !h.precision.Known() && len(h.held) < mostPairs {
+	if !h.precision.Known() && len(h.held) < mostPairs {
 		return nil
 	}
 	return h.release()

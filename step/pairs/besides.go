@@ -16,11 +16,14 @@ import (
 // wrong in the same way are no further apart than sound ones. known are judgements that were made already. What is
 // wrong in one recording fails, and what is wrong in both is no difference, but said.
 func (x *Rounding) Besides(l *Looked, known map[*capture.Entry]Judgement) {
-	if l.Pair.B == nil || x.Judge == nil || !l.gave() {
+	if l.Pair.B == nil || x.Judge == nil || !l.gave() && !l.gaveSame() {
 		return
 	}
 	x.begin()
 	maps.Copy(x.judged, known)
+	if l.alike() {
+		x.judgeSame([]Looked{*l})
+	}
 	a, b := x.judge(l.Pair)
 	judged := false
 	for _, r := range l.Results {
@@ -28,7 +31,10 @@ func (x *Rounding) Besides(l *Looked, known map[*capture.Entry]Judgement) {
 		whyA, wrongA := a.Wrong[at]
 		whyB, wrongB := b.Wrong[at]
 		judged = judged || (wrongA || a.Right[at]) && (wrongB || b.Right[at])
-		if !differs(r, l.Apart[r]) || !wrongA && !wrongB {
+		if result(r) && isSame(r, l.Apart[r]) {
+			x.bySelf(r, a, b)
+		}
+		if !differs(r, l.Apart[r]) || !wrongA && !wrongB || r.WrongIn != "" {
 			continue
 		}
 		why := whyA
@@ -48,6 +54,9 @@ func (x *Rounding) Besides(l *Looked, known map[*capture.Entry]Judgement) {
 		x.states[r] = isWrong
 		x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
 	}
+	if !l.gave() {
+		return
+	}
 	if x.Alone++; !judged {
 		x.NotAlone = append(x.NotAlone, name(l.Pair.A))
 	}
@@ -56,7 +65,7 @@ func (x *Rounding) Besides(l *Looked, known map[*capture.Entry]Judgement) {
 // gave reports whether a result or a gradient of a pair is not the same on both sides.
 func (l *Looked) gave() bool {
 	return slices.ContainsFunc(l.Results, func(r *reports.Result) bool {
-		return r.Phase != "input" && !strings.HasPrefix(r.Target, "grad_output") && differs(r, l.Apart[r])
+		return result(r) && differs(r, l.Apart[r])
 	})
 }
 

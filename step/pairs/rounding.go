@@ -28,9 +28,11 @@ type ValueName [2]string
 // A Rounding tells what differs between two recordings of one precision by rounding from what is wrong. How far results
 // may be apart whose inputs differ does not follow from the sizes of the differences: terms cancel. So each call is
 // judged by itself, in both recordings. Values that differ before the first of a process that is wrong in one of them
-// pass. Behind it, each recording's call is judged by its own inputs.
+// pass. Behind it, each recording's call is judged by its own inputs. So is each call whose results are the same: both
+// recordings may be wrong.
 type Rounding struct {
 	Judge func(e *capture.Entry) Judgement
+	Jobs  int // how many calls are judged at a time
 
 	Unit     tensor.DType // the coarsest dtype of values that differ; Invalid if none do
 	Excused  int          // calls that differ by rounding
@@ -103,6 +105,7 @@ func (x *Rounding) begin() {
 // Explain judges pairs of two recordings, and lets values pass that differ by rounding.
 func (x *Rounding) Explain(all []Looked) {
 	x.begin()
+	x.judgeSame(all)
 	processes := map[[3]int][]*compared{}
 	for _, l := range all {
 		if l.Pair.B == nil {
@@ -166,7 +169,7 @@ func (x *Rounding) pass(e event, p *progress) {
 	for _, r := range results {
 		d, s := c.apart[r], x.states[r]
 		switch {
-		case !differs(r, d):
+		case !differs(r, d) && s != isWrong:
 			continue
 		case s == isWrong:
 			x.blame(c, r)
@@ -255,7 +258,8 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 			(p.stopped || d.Relative > max(in, c.unit))
 	}
 	var a, b Judgement
-	if slices.ContainsFunc(results, asks) && x.Judge != nil {
+	same := func(r *reports.Result) bool { return isSame(r, c.apart[r]) }
+	if x.Judge != nil && (slices.ContainsFunc(results, asks) || slices.ContainsFunc(results, same)) {
 		a, b = x.judge(c.pair)
 	}
 	for _, r := range results {
@@ -267,6 +271,8 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 			r.WrongIn = reports.InWhich(wrongA, wrongB)
 		}
 		switch {
+		case isSame(r, d):
+			x.bySelf(r, a, b)
 		case !differs(r, d):
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
 			x.states[r], x.why[r] = isWrong, whyA
