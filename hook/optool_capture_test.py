@@ -629,7 +629,8 @@ class Recording(unittest.TestCase):
                 for p in self.param_groups[0]["params"]:
                     p.sub_(p.grad)
 
-        for kind, options in (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(amsgrad=True)), (Plain, {}):
+        for kind, options in (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(amsgrad=True)), \
+                (torch.optim.RMSprop, dict(centered=True)), (torch.optim.Adadelta, {}), (torch.optim.Adagrad, {}), (Plain, {}):
             for foreach in False, True:
                 runs, path = [], os.path.join(self.path, "%s-%s" % (kind.__name__, foreach))
                 for recorded in False, True:

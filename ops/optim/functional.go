@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/ops/opdef"
@@ -10,12 +11,12 @@ import (
 // functionalOps are the functions with which the optimizers of torch.optim update the parameters of a group. They make
 // calls of single tensors, or of lists of them. `optool hook` records them as calls that make these.
 var functionalOps = []*opdef.Entry{
-	functionalAdam("torch.optim.adam.adam", "Adam", "bool has_complex=False, bool decoupled_weight_decay=False, ",
+	functionalAdam("torch.optim.adam.adam", "Adam", "bool? has_complex=None, bool decoupled_weight_decay=False, ",
 		func(a *functionalAdamArgs) bool { return a.DecoupledWeightDecay }),
-	functionalAdam("torch.optim.adamw.adamw", "AdamW", "bool has_complex=False, bool decoupled_weight_decay=True, ",
+	functionalAdam("torch.optim.adamw.adamw", "AdamW", "bool? has_complex=None, bool decoupled_weight_decay=True, ",
 		func(*functionalAdamArgs) bool { return true }),
 	fusedOp("torch.optim.sgd.sgd", "sgd(Tensor[] params, Tensor[] grads, Tensor?[] momentum_buffer_list, "+
-		"bool? has_sparse_grad=None, bool? foreach=None, bool? fused=None, Tensor? grad_scale=None, "+
+		"bool? has_sparse_grad=None, bool? foreach=None, bool? fused=False, Tensor? grad_scale=None, "+
 		"Tensor? found_inf=None, *, float weight_decay, float momentum, Tensor|Scalar lr, float dampening, "+
 		"bool nesterov, bool maximize) -> ()",
 		opdef.Doc{
@@ -24,7 +25,44 @@ var functionalOps = []*opdef.Entry{
 			Notes:   "weight_decay*params is added to grad. A buffer that is missing becomes grad. " + betweenNote,
 			Source:  "torch.optim.SGD",
 		}, (*functionalSGDArgs).plan),
+	fusedOp("torch.optim.rmsprop.rmsprop", "rmsprop(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, "+
+		"Tensor[] grad_avgs, Tensor[] momentum_buffer_list, Tensor[] state_steps=[], bool? foreach=None, "+
+		"bool maximize=False, bool differentiable=False, bool capturable=False, bool? has_complex=None, *, "+
+		"Tensor|Scalar lr, float alpha, float eps, float weight_decay, float momentum, bool centered) -> ()",
+		opdef.Doc{
+			Summary: "Step of RMSprop of torch.optim, by calls of single tensors or of lists",
+			Formula: "v = alpha*v + (1-alpha)*grad**2; buf = momentum*buf + grad/(sqrt(v - m**2) + eps); " +
+				"params -= lr*buf",
+			Notes: "m is alpha*m + (1-alpha)*grad if centered, else 0. weight_decay*params is added to grad. " +
+				countNote + betweenNote,
+			Source: "torch.optim.RMSprop",
+		}, (*functionalRMSpropArgs).plan),
+	fusedOp("torch.optim.adadelta.adadelta", "adadelta(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, "+
+		"Tensor[] acc_deltas, Tensor[] state_steps=[], bool capturable=False, bool? foreach=None, "+
+		"bool differentiable=False, bool? has_complex=None, *, Tensor|Scalar lr, float rho, float eps, "+
+		"float weight_decay, bool maximize) -> ()",
+		opdef.Doc{
+			Summary: "Step of Adadelta of torch.optim, by calls of single tensors or of lists",
+			Formula: "v = rho*v + (1-rho)*grad**2; delta = sqrt(u + eps)/sqrt(v + eps) * grad; " +
+				"u = rho*u + (1-rho)*delta**2; params -= lr*delta",
+			Notes: "v and u are square_avgs and acc_deltas. weight_decay*params is added to grad. " + countNote +
+				betweenNote,
+			Source: "torch.optim.Adadelta",
+		}, (*functionalAdadeltaArgs).plan),
+	fusedOp("torch.optim.adagrad.adagrad", "adagrad(Tensor[] params, Tensor[] grads, Tensor[] state_sums, "+
+		"Tensor[] state_steps, bool? fused=None, Tensor? grad_scale=None, Tensor? found_inf=None, "+
+		"bool? has_sparse_grad=None, bool? foreach=None, bool differentiable=False, bool? has_complex=None, *, "+
+		"Tensor|Scalar lr, float weight_decay, float lr_decay, float eps, bool maximize) -> ()",
+		opdef.Doc{
+			Summary: "Step of Adagrad of torch.optim, by calls of single tensors or of lists",
+			Formula: "sum += grad**2; params -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
+			Notes:   "weight_decay*params is added to grad. " + countNote + betweenNote,
+			Source:  "torch.optim.Adagrad",
+		}, (*functionalAdagradArgs).plan),
 }
+
+// countNote says what these functions do to the numbers of the steps.
+const countNote = "1 is added to state_steps first. "
 
 // betweenNote says what of these functions is not judged as a whole.
 const betweenNote = "In 16 bits the values between the calls are rounded, so that only the calls are judged."
@@ -33,15 +71,16 @@ type (
 	functionalAdamArgs struct {
 		Params, Grads, ExpAvgs, ExpAvgSqs, MaxExpAvgSqs, StateSteps []*tensor.Tensor
 
-		Foreach                          *bool
-		Capturable, Differentiable       bool
-		Fused                            *bool
-		GradScale, FoundInf              *tensor.Tensor
-		HasComplex, DecoupledWeightDecay bool
-		Amsgrad                          bool
-		Beta1, Beta2, Lr                 *tensor.Tensor
-		WeightDecay, Eps                 float64
-		Maximize                         bool
+		Foreach                    *bool
+		Capturable, Differentiable bool
+		Fused                      *bool
+		GradScale, FoundInf        *tensor.Tensor
+		HasComplex                 *bool
+		DecoupledWeightDecay       bool
+		Amsgrad                    bool
+		Beta1, Beta2, Lr           *tensor.Tensor
+		WeightDecay, Eps           float64
+		Maximize                   bool
 	}
 	functionalSGDArgs struct {
 		Params, Grads, MomentumBufferList []*tensor.Tensor
@@ -51,6 +90,39 @@ type (
 		WeightDecay, Momentum, Dampening float64
 		Lr                               *tensor.Tensor
 		Nesterov, Maximize               bool
+	}
+	functionalRMSpropArgs struct {
+		Params, Grads, SquareAvgs, GradAvgs, MomentumBufferList, StateSteps []*tensor.Tensor
+
+		Foreach                              *bool
+		Maximize, Differentiable, Capturable bool
+		HasComplex                           *bool
+		Lr                                   *tensor.Tensor
+		Alpha, Eps, WeightDecay, Momentum    float64
+		Centered                             bool
+	}
+	functionalAdadeltaArgs struct {
+		Params, Grads, SquareAvgs, AccDeltas, StateSteps []*tensor.Tensor
+
+		Capturable            bool
+		Foreach               *bool
+		Differentiable        bool
+		HasComplex            *bool
+		Lr                    *tensor.Tensor
+		Rho, Eps, WeightDecay float64
+		Maximize              bool
+	}
+	functionalAdagradArgs struct {
+		Params, Grads, StateSums, StateSteps []*tensor.Tensor
+
+		Fused                     *bool
+		GradScale, FoundInf       *tensor.Tensor
+		HasSparseGrad, Foreach    *bool
+		Differentiable            bool
+		HasComplex                *bool
+		Lr                        *tensor.Tensor
+		WeightDecay, LrDecay, Eps float64
+		Maximize                  bool
 	}
 )
 
@@ -66,31 +138,115 @@ func functionalAdam(name, title, more string, decoupled func(*functionalAdamArgs
 			Summary: "Step of " + title + " of torch.optim, by calls of single tensors or of lists",
 			Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; params -= lr/(1-beta1**step) * " +
 				"m / (sqrt(v/(1-beta2**step)) + eps)",
-			Notes: "1 is added to state_steps first. weight_decay*params is added to grad, or, where it is " +
+			Notes: countNote + "weight_decay*params is added to grad, or, where it is " +
 				"decoupled, params is multiplied by 1 - lr*weight_decay. " + betweenNote,
 			Source: "torch.optim." + title,
 		}, func(a *functionalAdamArgs) (*fusedStep, error) { return a.plan(decoupled(a)) })
 }
 
 func (a *functionalAdamArgs) plan(decoupled bool) (*fusedStep, error) {
-	if err := wholeStep([]*tensor.Tensor{a.Lr, a.Beta1, a.Beta2}, a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
+	form := updateForm{a.Foreach, a.HasComplex, a.Capturable || a.Differentiable}
+	coupled := a.WeightDecay
+	if decoupled {
+		coupled = 0
+	}
+	if err := form.leavesGradients(coupled, a.Maximize); err != nil {
 		return nil, err
 	}
-	steps := make([]*tensor.Tensor, len(a.StateSteps))
-	for i, t := range a.StateSteps {
-		steps[i] = opdef.Map(t.DType, t, func(n float64) float64 { return n + 1 })
+	numbers := form.numbers(a.StateSteps, a.Lr, a.Beta1, a.Beta2)
+	if err := wholeStep(numbers, a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
+		return nil, err
 	}
 	of := &adamArgs{Self: a.Params, Grads: a.Grads, ExpAvgs: a.ExpAvgs, ExpAvgSqs: a.ExpAvgSqs,
-		MaxExpAvgSqs: a.MaxExpAvgSqs, StateSteps: steps, Lr: a.Lr, Beta1: elementOr(a.Beta1, 0),
-		Beta2: elementOr(a.Beta2, 0), WeightDecay: a.WeightDecay, Eps: a.Eps, Amsgrad: a.Amsgrad, Maximize: a.Maximize}
+		MaxExpAvgSqs: a.MaxExpAvgSqs, StateSteps: counted(a.StateSteps), Lr: a.Lr, Beta1: elementOr(a.Beta1, 0),
+		Beta2: elementOr(a.Beta2, 0), WeightDecay: a.WeightDecay, Eps: a.Eps, Amsgrad: a.Amsgrad, Maximize: a.Maximize,
+		tensors: form.tensors}
 	sound := of.rule(decoupled)
+	return countedStep(of.step, sound, of.slips(sound), a.StateSteps, true)
+}
+
+func (a *functionalRMSpropArgs) plan() (*fusedStep, error) {
+	form := updateForm{foreach: a.Foreach, hasComplex: a.HasComplex}
+	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
+		return nil, err
+	}
+	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs); err != nil {
+		return nil, err
+	}
+	of := &rmspropArgs{Self: a.Params, Grads: a.Grads, SquareAvgs: a.SquareAvgs, GradAvgs: a.GradAvgs,
+		MomentumBufferList: a.MomentumBufferList, Lr: elementOr(a.Lr, 0), Alpha: a.Alpha, Eps: a.Eps,
+		WeightDecay: a.WeightDecay, Momentum: a.Momentum, Centered: a.Centered, maximize: a.Maximize}
+	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, false)
+}
+
+func (a *functionalAdadeltaArgs) plan() (*fusedStep, error) {
+	form := updateForm{foreach: a.Foreach, hasComplex: a.HasComplex}
+	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
+		return nil, err
+	}
+	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs, a.AccDeltas); err != nil {
+		return nil, err
+	}
+	of := &adadeltaArgs{Self: a.Params, Grads: a.Grads, SquareAvgs: a.SquareAvgs, AccDeltas: a.AccDeltas,
+		Lr: elementOr(a.Lr, 0), Rho: a.Rho, Eps: a.Eps, WeightDecay: a.WeightDecay, maximize: a.Maximize}
+	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, false)
+}
+
+func (a *functionalAdagradArgs) plan() (*fusedStep, error) {
+	form := updateForm{foreach: a.Foreach, hasComplex: a.HasComplex}
+	form.tensors = form.older()
+	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
+		return nil, err
+	}
+	if err := wholeStep(form.numbers(a.StateSteps, a.Lr), a.Params, a.StateSums); err != nil {
+		return nil, err
+	}
+	of := &adagradArgs{Self: a.Params, Grads: a.Grads, StateSums: a.StateSums, StateSteps: counted(a.StateSteps),
+		Lr: a.Lr, LrDecay: a.LrDecay, WeightDecay: a.WeightDecay, Eps: a.Eps, Maximize: a.Maximize}
+	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, a.LrDecay != 0)
+}
+
+// counted are the numbers of the steps, each one more.
+func counted(steps []*tensor.Tensor) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(steps))
+	for i, t := range steps {
+		out[i] = opdef.Map(t.DType, t, func(n float64) float64 { return n + 1 })
+	}
+	return out
+}
+
+// countedStep is a step of one of these functions that counts itself, with its mistakes. The number of the step may be
+// used in it. Older torch counts the steps of some optimizers elsewhere: there are no numbers then.
+func countedStep(step func(rule) (*fusedStep, error), sound rule, slips []slip,
+	steps []*tensor.Tensor, used bool) (*fusedStep, error) {
+	if len(steps) > 0 {
+		slips = append(slips, slip{"state_steps is not counted up", func(r *rule) { r.still = true }})
+	}
+	if len(steps) > 0 && used {
+		slips = append(slips, slip{"state_steps is not counted up, nor is it in the step",
+			func(r *rule) { r.still, r.late = true, -1 }})
+	}
 	return mistakable(func(r rule) (*fusedStep, error) {
-		f, err := of.step(r)
-		return f.ofParams(map[string][]*tensor.Tensor{"state_steps": steps}), err
-	}, sound, of.slips(sound))
+		f, err := step(r)
+		if len(steps) == 0 {
+			return f.ofParams(nil), err
+		}
+		after := steps
+		if !r.still {
+			after = counted(steps)
+		}
+		return f.ofParams(map[string][]*tensor.Tensor{"state_steps": after}), err
+	}, sound, slips)
 }
 
 func (a *functionalSGDArgs) plan() (*fusedStep, error) {
+	form := updateForm{foreach: a.Foreach}
+	if a.Fused == nil || *a.Fused { // torch 2 gives None or True, and SGD has no has_complex
+		form.hasComplex = new(bool)
+	}
+	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
+		return nil, err
+	}
 	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params); err != nil {
 		return nil, err
 	}
@@ -112,6 +268,32 @@ func (a *functionalSGDArgs) plan() (*fusedStep, error) {
 		f, err := of.step(exact, r)
 		return f.ofParams(nil), err
 	}, sound, of.slips(sound))
+}
+
+// An updateForm is how a function makes its step.
+type updateForm struct {
+	foreach, hasComplex *bool
+	tensors             bool // the numbers of a step are computed as tensors
+}
+
+// older tells lists of older torch, which does not give has_complex.
+func (f updateForm) older() bool { return f.foreach != nil && *f.foreach && f.hasComplex == nil }
+
+// leavesGradients refuses lists of older torch that add the weight decay to the gradients where they are.
+func (f updateForm) leavesGradients(coupled float64, maximize bool) error {
+	if f.older() && coupled != 0 && !maximize {
+		return opdef.Unsupported("foreach", "the step is judged call by call: lists of torch before 2 add the weight "+
+			"decay to the gradients themselves, and the call does not tell which torch it is")
+	}
+	return nil
+}
+
+// numbers are those tensors whose dtype rounds what the step computes of them.
+func (f updateForm) numbers(steps []*tensor.Tensor, more ...*tensor.Tensor) []*tensor.Tensor {
+	if f.tensors {
+		return slices.Concat(steps, more)
+	}
+	return more
 }
 
 // ofParams is the step with its first list under the name that functions of torch.optim give it, which leave gradients

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -101,6 +102,8 @@ type (
 		Beta1, Beta2, WeightDecay, Eps float64
 		Amsgrad, Maximize              bool
 		GradScale, FoundInf            *tensor.Tensor
+
+		tensors bool // both corrections are computed as tensors of few digits
 	}
 	sgdArgs struct {
 		Self, Grads, MomentumBufferList []*tensor.Tensor
@@ -122,12 +125,16 @@ type (
 		Self, Grads, SquareAvgs, AccDeltas []*tensor.Tensor
 
 		Lr, Rho, Eps, WeightDecay float64
+
+		maximize bool // only functions of torch.optim can
 	}
 	rmspropArgs struct {
 		Self, Grads, SquareAvgs, GradAvgs, MomentumBufferList []*tensor.Tensor
 
 		Lr, Alpha, Eps, WeightDecay, Momentum float64
 		Centered                              bool
+
+		maximize bool // only functions of torch.optim can
 	}
 	unscaleArgs struct {
 		Self               []*tensor.Tensor
@@ -399,11 +406,13 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("beta1 and beta2 are exchanged in both averages, not in their corrections", func(r *rule) {
 		r.averages[0], r.averages[1] = r.averages[1], r.averages[0]
 	})
-	add("the corrections of both averages are exchanged", func(r *rule) { r.turned = true })
+	add("the corrections of both averages are exchanged", func(r *rule) { r.turned = [2]bool{true, true} })
 	all = append(all, countSlips...)
 	for k, name := range []string{"exp_avg", "exp_avg_sq"} {
 		add("the correction of "+name+" alone counts one step less", func(r *rule) { r.lateIn[k] = -1 })
 		add("the correction of "+name+" alone counts one step more", func(r *rule) { r.lateIn[k] = 1 })
+		add(fmt.Sprintf("%s is corrected by beta%d, not by beta%d", name, 2-k, 1+k),
+			func(r *rule) { r.turned[k] = true })
 	}
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
 	add("eps is added under the root before that is corrected", func(r *rule) { r.root = rootBefore })
@@ -452,14 +461,20 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 	f.rule = func(i int) func(v, s []float64) {
 		steps := elementOr(a.StateSteps[i], 1) + rule.late
 		size, root, betas := rule.size, 1.0, [2]float64{a.Beta1, a.Beta2}
-		if rule.turned {
-			slices.Reverse(betas[:])
+		for k := range betas {
+			if rule.turned[k] {
+				betas[k] = [2]float64{a.Beta2, a.Beta1}[k]
+			}
 		}
 		if !rule.plain[0] {
 			size /= 1 - math.Pow(betas[0], steps+rule.lateIn[0])
 		}
 		if !rule.plain[1] {
 			root = math.Sqrt(1 - math.Pow(betas[1], steps+rule.lateIn[1]))
+		}
+		lost := 1.0 // how much larger the terms of the corrections are than these
+		if a.tensors {
+			lost += math.Abs(size/rule.size) + 1/(root*root)
 		}
 		return func(v, s []float64) {
 			old := [2]float64{v[2], v[3]}
@@ -491,7 +506,7 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			if rule.again {
 				m = rule.averages[0].of(m, g)
 			}
-			rule.update(v, s, size/rule.root.of(sq, root, a.Eps), m, s[2])
+			rule.update(v, s, size/rule.root.of(sq, root, a.Eps), m, lost*s[2])
 		}
 	}
 	return f, nil
@@ -651,7 +666,7 @@ func (a *adagradArgs) step(rule rule) (*fusedStep, error) {
 
 func (a *adadeltaArgs) rule() rule {
 	w := weights{a.Rho, 1 - a.Rho}
-	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{w, w}, root: rootInside}
+	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{w, w}, root: rootInside, upper: rootInside}
 }
 
 // slips are what kernels of Adadelta get wrong.
@@ -660,8 +675,18 @@ func (a *adadeltaArgs) slips(sound rule) []slip {
 	for k, name := range []string{"acc_delta", "square_avg"} {
 		all = append(all, averageSlips(k, name, weights{})[1-k:]...) // acc_delta is taken from before the step
 	}
-	return append(append(all, slip{"eps is added to the roots, not under them", func(r *rule) { r.root = rootPlus }},
-		slip{"the roots are not taken", func(r *rule) { r.root = rootMissing }},
+	roots := func(of root) func(r *rule) { return func(r *rule) { r.root, r.upper = of, of } }
+	return append(append(all, slip{"eps is added to the roots, not under them", roots(rootPlus)},
+		slip{"the roots are not taken", roots(rootMissing)},
+		slip{"eps is not added to acc_delta", func(r *rule) { r.upper = rootAlone }},
+		slip{"eps is not added to square_avg", func(r *rule) { r.root = rootAlone }},
+		slip{"eps is not added", roots(rootAlone)},
+		slip{"the roots of acc_delta and square_avg are exchanged", func(r *rule) { r.inverted = true }},
+		slip{"acc_delta is made of the square of the gradient, not of the update's",
+			func(r *rule) { r.delta = deltaGradient }},
+		slip{"acc_delta is made of the square of the update times lr", func(r *rule) { r.delta = deltaTimesRate }},
+		slip{"acc_delta is made of the update's magnitude, not of its square",
+			func(r *rule) { r.delta = deltaMagnitude }},
 		slip{"square_avg is made of the gradient's magnitude, not of its square",
 			func(r *rule) { r.power = ofMagnitude }}), updateSlips[:2]...)
 }
@@ -675,16 +700,19 @@ func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 	f.rule = func(int) func(v, s []float64) {
 		deltas, squares := rule.averages[0], rule.averages[1]
 		return func(v, s []float64) {
-			g, gs := rule.decayed(v, s, v[1])
+			g, gs := rule.decayed(v, s, incoming(&v[1], 1, a.maximize))
 			sq := v[2]
 			s[2] = squares.size(v[2], gs*gs)
 			if v[2] = squares.of(v[2], rule.power.of(g, g)); !rule.old[1] {
 				sq = v[2]
 			}
-			ratio := rule.root.of(v[3], 1, a.Eps) / rule.root.of(sq, 1, a.Eps)
+			ratio := rule.upper.of(v[3], 1, a.Eps) / rule.root.of(sq, 1, a.Eps)
+			if rule.inverted {
+				ratio = 1 / ratio
+			}
 			delta := ratio * g
 			s[3] = deltas.size(v[3], ratio*gs*ratio*gs)
-			v[3] = deltas.of(v[3], delta*delta)
+			v[3] = deltas.of(v[3], rule.delta.of(delta, g, rule.size))
 			rule.update(v, s, rule.size, delta, ratio*gs)
 		}
 	}
@@ -692,7 +720,8 @@ func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 }
 
 func (a *rmspropArgs) rule() rule {
-	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{{a.Momentum, 1}, {a.Alpha, 1 - a.Alpha}}}
+	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{{a.Momentum, 1}, {a.Alpha, 1 - a.Alpha}},
+		mean: weights{a.Alpha, 1 - a.Alpha}}
 }
 
 // slips are what kernels of RMSprop get wrong.
@@ -707,7 +736,14 @@ func (a *rmspropArgs) slips(sound rule) []slip {
 		all = append(all, averageSlips(0, "momentum_buffer", weights{})[1:]...)
 	}
 	if a.Centered {
-		all = append(all, slip{"the square of grad_avg is not subtracted", func(r *rule) { r.whole = true }})
+		all = append(all, slip{"the square of grad_avg is not subtracted", func(r *rule) { r.whole = true }},
+			slip{"the square of grad_avg from before the step is subtracted", func(r *rule) { r.oldMean = true }},
+			slip{"grad_avg does not decay: what is kept of it is not multiplied",
+				func(r *rule) { r.mean.keep = 1 }},
+			slip{"what is new in grad_avg is not multiplied", func(r *rule) { r.mean.take = 1 }},
+			slip{"the weights of grad_avg are exchanged", func(r *rule) {
+				r.mean = weights{r.mean.take, r.mean.keep}
+			}})
 	}
 	all = append(all, slip{"square_avg is made of the gradient's magnitude, not of its square",
 		func(r *rule) { r.power = ofMagnitude }})
@@ -738,7 +774,7 @@ func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 			return v[k], s[k]
 		}
 		return func(v, s []float64) {
-			g, gs := rule.decayed(v, s, v[1])
+			g, gs := rule.decayed(v, s, incoming(&v[1], 1, a.maximize))
 			square := rule.averages[1]
 			sq := v[2]
 			now, _ := kept(v, s, 2, square.keep, square.take*rule.power.of(g, g), square.take*gs*gs)
@@ -747,7 +783,15 @@ func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 			}
 			cancelled := 1.0 // how much larger the terms of the variance are than it is
 			if a.Centered {
-				m, _ := kept(v, s, mean, a.Alpha, (1-a.Alpha)*g, (1-a.Alpha)*gs)
+				before := 0.0
+				if mean >= 0 {
+					before = v[mean]
+				}
+				w := rule.mean
+				m, _ := kept(v, s, mean, w.keep, w.take*g, math.Abs(w.take)*gs)
+				if rule.oldMean {
+					m = before
+				}
 				if !rule.whole {
 					cancelled = (sq + m*m) / (sq - m*m)
 					sq -= m * m

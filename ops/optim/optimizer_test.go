@@ -13,7 +13,7 @@ import (
 func optimizerEntry(t *testing.T, name string) *opdef.Entry {
 	t.Helper()
 	for _, e := range slices.Concat(optimizerOps, functionalOps) {
-		if e.Op() == name {
+		if e.Op() == name || slices.Contains(e.Names, name) {
 			return e
 		}
 	}
@@ -285,6 +285,8 @@ func TestMistakes(t *testing.T) {
 		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
 		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
 		"the corrections of both averages are exchanged": adamw(first, second, c2, c1),
+		"exp_avg is corrected by beta2, not by beta1":    adamw(first, second, c2, c2),
+		"exp_avg_sq is corrected by beta1, not by beta2": adamw(first, second, c1, c1),
 		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
 		"state_steps is one more":                        adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
 		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
@@ -426,4 +428,119 @@ func TestDampenedFirstStep(t *testing.T) {
 		return
 	}
 	t.Error("no such mistake")
+}
+
+// TestMistakesOfAdadeltaAndRMSprop: what their mistakes leave, by formulas of their own, of one element.
+func TestMistakesOfAdadeltaAndRMSprop(t *testing.T) {
+	const p, g, v, u, m, lr, rho, eps = 0.7, -0.3, 0.05, 0.02, -0.1, 0.1, 0.8, 1e-3
+	one := func(x float64) []*tensor.Tensor { return optimizerTensors(x) }
+	square, mean := rho*v+(1-rho)*g*g, rho*m+(1-rho)*g
+	delta := math.Sqrt(u+eps) / math.Sqrt(square+eps) * g
+	rms := func(m float64) float64 { return p - lr*g/(math.Sqrt(square-m*m)+eps) }
+	adadelta := &functionalAdadeltaArgs{Params: one(p), Grads: one(g), SquareAvgs: one(v), AccDeltas: one(u),
+		StateSteps: one(3), Lr: tensor.Wrap(lr), Rho: rho, Eps: eps}
+	rmsprop := &functionalRMSpropArgs{Params: one(p), Grads: one(g), SquareAvgs: one(v), GradAvgs: one(m),
+		StateSteps: one(3), Lr: tensor.Wrap(lr), Alpha: rho, Eps: eps, Centered: true}
+	for _, c := range []struct {
+		op   string
+		args any
+		text string
+		list string
+		want float64
+	}{
+		{"torch.optim.adadelta.adadelta", adadelta,
+			"acc_delta is made of the square of the gradient, not of the update's", "acc_deltas", rho*u + (1-rho)*g*g},
+		{"torch.optim.adadelta.adadelta", adadelta, "acc_delta is made of the square of the update times lr",
+			"acc_deltas", rho*u + (1-rho)*lr*delta*lr*delta},
+		{"torch.optim.adadelta.adadelta", adadelta, "the roots of acc_delta and square_avg are exchanged", "params",
+			p - lr*math.Sqrt(square+eps)/math.Sqrt(u+eps)*g},
+		{"torch.optim.adadelta.adadelta", adadelta, "state_steps is not counted up", "state_steps", 3},
+		{"torch.optim.rmsprop.rmsprop", rmsprop, "the square of grad_avg from before the step is subtracted", "params",
+			rms(m)},
+		{"torch.optim.rmsprop.rmsprop", rmsprop, "the weights of grad_avg are exchanged", "params",
+			rms((1-rho)*m + rho*g)},
+		{"torch.optim.rmsprop.rmsprop", rmsprop, "", "params", rms(mean)},
+	} {
+		got := after(t, c.op, c.args, c.text)[c.list]
+		if x := tensor.At[float64](got[0], 0); math.Abs(x-c.want) > 1e-12 {
+			t.Errorf("%s, %q: %s %v, want %v", c.op, c.text, c.list, x, c.want)
+		}
+	}
+}
+
+// after is what a step leaves with a mistake, or, for "", the sound one.
+func after(t *testing.T, op string, args any, mistake string) map[string][]*tensor.Tensor {
+	t.Helper()
+	call := optimizerEntry(t, op).NewCall(args)
+	for _, m := range call.Mistakes() {
+		if m.Text == mistake {
+			wrong, err := m.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, mistake = wrong, ""
+			break
+		}
+	}
+	if mistake != "" {
+		t.Fatalf("%s has no mistake %q", op, mistake)
+	}
+	fwd, err := call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fwd.After
+}
+
+// TestListsOfOlderTorch: torch 1.13 adds the weight decay to the gradients themselves where it updates lists, and
+// computes the rate of Adagrad in float32. Such a call gives no has_complex.
+func TestListsOfOlderTorch(t *testing.T) {
+	yes, no, one := true, false, optimizerTensors(1)
+	adagrad := func(foreach, complex *bool, decay float64, maximize bool) any {
+		return &functionalAdagradArgs{Params: one, Grads: one, StateSums: one, StateSteps: one, Foreach: foreach,
+			HasComplex: complex, Lr: tensor.Wrap(0.1), WeightDecay: decay, Maximize: maximize}
+	}
+	sgd := func(fused *bool) any {
+		return &functionalSGDArgs{Params: one, Grads: one, Foreach: &yes, Fused: fused, Lr: tensor.Wrap(0.1),
+			WeightDecay: 0.1}
+	}
+	counts := &functionalAdagradArgs{Params: one, Grads: one, StateSums: one, Foreach: &yes, Lr: tensor.Wrap(0.1),
+		StateSteps: []*tensor.Tensor{tensor.Full(tensor.Float32, nil, 3.0)}}
+	for _, c := range []struct {
+		name, op string
+		args     any
+		judged   bool
+	}{
+		{"decay", "torch.optim.adagrad.adagrad", adagrad(&yes, nil, 0.1, false), false},
+		{"no decay", "torch.optim.adagrad.adagrad", adagrad(&yes, nil, 0, false), true},
+		{"maximize", "torch.optim.adagrad.adagrad", adagrad(&yes, nil, 0.1, true), true},
+		{"single tensors", "torch.optim.adagrad.adagrad", adagrad(&no, nil, 0.1, false), true},
+		{"torch 2", "torch.optim.adagrad.adagrad", adagrad(&yes, &no, 0.1, false), true},
+		{"float32 numbers of float64 steps", "torch.optim.adagrad.adagrad", counts, false},
+		{"SGD of torch 2", "torch.optim.sgd.sgd", sgd(nil), true},
+		{"SGD", "torch.optim.sgd.sgd", sgd(&no), false},
+	} {
+		if _, err := optimizerEntry(t, c.op).NewCall(c.args).Forward(); (err == nil) != c.judged {
+			t.Errorf("%s: error %v, want a judgement: %v", c.name, err, c.judged)
+		}
+	}
+}
+
+// TestNumbersAsTensors: where the corrections are tensors of float32, an early one has few correct digits.
+func TestNumbersAsTensors(t *testing.T) {
+	size := func(capturable bool) float64 {
+		one := func(x float64) []*tensor.Tensor { return []*tensor.Tensor{tensor.Full(tensor.Float32, []int{1}, x)} }
+		beta := tensor.Wrap(0.999)
+		call := optimizerEntry(t, "torch.optim.adam.adam").NewCall(&functionalAdamArgs{Params: one(0), Grads: one(1),
+			ExpAvgs: one(0), ExpAvgSqs: one(0), StateSteps: one(0), Lr: tensor.Wrap(0.1), Beta1: tensor.Wrap(0.9),
+			Beta2: beta, Capturable: capturable})
+		fwd, err := call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tensor.At[float64](call.AfterBound("params", 0, fwd.After["params"][0]).Scale(), 0)
+	}
+	if numbers, tensors := size(false), size(true); tensors < 900*numbers || tensors > 1100*numbers {
+		t.Errorf("scale %v with tensors, %v with numbers", tensors, numbers)
+	}
 }

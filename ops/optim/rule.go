@@ -27,9 +27,15 @@ type rule struct {
 	early    bool       // amsgrad's largest average is that before the step
 	inverse  bool       // the gradient is multiplied by the scale of the loss
 	whole    bool       // the square of the mean is not taken away from that of the squares
-	turned   bool       // each average is corrected as the other one is due to be
+	turned   [2]bool    // the average is corrected as the other one is due to be
 	alone    bool       // with nesterov the gradient is not added to the buffer
 	ahead    float64    // times the buffer is added to the gradient with nesterov
+	mean     weights    // of the average of the gradient, where another one is that of the updates
+	oldMean  bool       // that average is taken from before the step
+	upper    root       // of the average of the squares of updates
+	inverted bool       // the quotient of both roots is upside down
+	delta    delta
+	still    bool // the number of the step is not counted up
 }
 
 // weights are those of what is kept of an average, and of what is new in it.
@@ -95,6 +101,28 @@ func (p power) of(g, m float64) float64 {
 		return (g - m) * (g - m)
 	}
 	return g * g
+}
+
+// A delta is what Adadelta's average of squares of updates is made of.
+type delta int
+
+const (
+	deltaSquare    delta = iota // of the update
+	deltaGradient               // of the gradient
+	deltaTimesRate              // of the update times lr
+	deltaMagnitude              // no square, the magnitude of the update
+)
+
+func (d delta) of(x, g, rate float64) float64 {
+	switch d {
+	case deltaGradient:
+		return g * g
+	case deltaTimesRate:
+		return rate * x * rate * x
+	case deltaMagnitude:
+		return math.Abs(x)
+	}
+	return x * x
 }
 
 // part is so many times x. A kernel leaves out what it takes 0 times, also where x is infinite.

@@ -20,13 +20,26 @@ def calls():
     sgd = dict(weight_decay=0.1, momentum=0.9, lr=0.05, dampening=0.25, nesterov=False, maximize=False)
     lists = lambda: (of([1, -2], [0.5]), of([0.5, 0.25], [-1]), of([0.125, -0.5], [0.25]), of([0.25, 1], [2]))
     for name in "adam", "adamw":
-        for more in dict(foreach=False), dict(foreach=True), dict(foreach=False, amsgrad=True, maximize=True):
+        for more in dict(foreach=False), dict(foreach=True, has_complex=False), dict(foreach=False, amsgrad=True, maximize=True):
             largest = of([0.5, 0.75], [3]) if "amsgrad" in more else []
             yield name, [*lists(), largest, [torch.tensor(3.), torch.tensor(0.)]], dict(adam, **more)
     yield "adam", [*lists(), [], [torch.tensor(3.)] * 2], dict(adam, foreach=False, decoupled_weight_decay=True)
-    for more in dict(foreach=False), dict(foreach=True), dict(foreach=False, nesterov=True, dampening=0.0), dict(foreach=False, maximize=True):
+    for more in dict(foreach=False), dict(foreach=True, fused=None), dict(foreach=False, nesterov=True, dampening=0.0), dict(foreach=False, maximize=True):
         yield "sgd", [*lists()[:3]], dict(sgd, **more)
     yield "sgd", [*lists()[:2], [None, None]], dict(sgd, foreach=False)
+    steps = lambda: [torch.tensor(3.), torch.tensor(0.)]
+    forms = dict(foreach=False), dict(foreach=True, has_complex=False)
+    rmsprop = dict(lr=0.05, alpha=0.8, eps=1e-6, weight_decay=0.1, momentum=0.0, centered=False)
+    for more in *forms, dict(momentum=0.9, maximize=True), dict(momentum=0.9, centered=True):
+        means = of([0.125, -0.5], [0.25]) if "centered" in more else []
+        buffers = of([0.5, 1], [-0.25]) if "momentum" in more else []
+        yield "rmsprop", [*lists()[:2], lists()[3], means, buffers, steps()], dict(rmsprop, **more)
+    adadelta = dict(lr=0.5, rho=0.8, eps=1e-3, weight_decay=0.1, maximize=False)
+    for more in *forms, dict(maximize=True):
+        yield "adadelta", [*lists()[:2], lists()[3], of([0.5, 0.25], [0.75]), steps()], dict(adadelta, **more)
+    adagrad = dict(lr=0.05, weight_decay=0.1, lr_decay=0.25, eps=1e-6, maximize=False)
+    for more in *forms, dict(maximize=True):
+        yield "adagrad", [*lists()[:2], lists()[3], steps()], dict(adagrad, **more)
 
 
 if __name__ == "__main__":
