@@ -45,6 +45,7 @@ var trees = []struct {
 	{"begun", "replica", "torch.nn.functional.linear", "up differs between ranks 0-1", ""},
 	{"begun-alone", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks 0-1", ""},
 	{"begun-own", "replica", "torch.nn.functional.linear", "each began with its own", ""},
+	{"begun-sent", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
 	{"begun-dropout", "replica", "torch.nn.functional.dropout", "each drops other elements", ""},
 	{"clip-divided", "scale", "torch._foreach_norm", "torch.Tensor.div_/30 divides them later", ""},
 	{"clip-half", "", "", "", ""},
@@ -215,6 +216,7 @@ var trees = []struct {
 	{"stages", "", "", "", ""},
 	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},
 	{"stages-idle", "replica", "torch.Tensor.add_", "updates the parameters of its stage, and rank 0 none", ""},
+	{"table-grid", "", "", "", ""}, // both ranks have the same part of a bias' gradient
 	{"table", "", "", "", "[2 (ranks 0-1); parameters: 3 sharded along dimension 0]"},
 	{"tensor", "", "", "",
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},

@@ -109,12 +109,21 @@ func (p *part) kinds(g *gradient, places []place) []kind {
 	out := p.gradientKinds(g.sum, places)
 	for m, k := range out {
 		if k == replicated && places[m].kind == replicated && !slices.ContainsFunc(g.calls, func(c contribution) bool {
-			return c.whole || !c.site.sharesOut(m, sharded, partial)
+			return c.terms != nil && len(c.terms) == 0 ||
+				!p.addsAlong(m, c.terms) && !c.site.sharesOut(m, sharded, partial)
 		}) {
 			out[m] = partial
 		}
 	}
 	return out
+}
+
+// addsAlong reports whether ranks that add up are more than one of a group along a dimension of the mesh.
+func (p *part) addsAlong(m int, ranks []int) bool {
+	return slices.ContainsFunc(p.dims[m].groups, func(g []int) bool {
+		some := slices.DeleteFunc(slices.Clone(g), func(r int) bool { return !slices.Contains(ranks, r) })
+		return len(some) > 1
+	})
 }
 
 // originOf is the call that made the gradient of the results of s a partial sum: s if it did.
@@ -343,7 +352,11 @@ func (p *part) collect(s *site, sides map[int]*side) {
 				g.sum[r] = g.sum[r].plus(values[r])
 			}
 		}
-		g.calls = append(g.calls, contribution{s, i, values, i < len(lead.whole) && lead.whole[i]})
+		var terms []int
+		if i < len(lead.terms) {
+			terms = lead.terms[i]
+		}
+		g.calls = append(g.calls, contribution{s, i, values, terms})
 	}
 }
 
@@ -395,7 +408,7 @@ type contribution struct {
 	site   *site
 	number int
 	values map[int]*array
-	whole  bool // DTensor says that they are no partial sum
+	terms  []int // see side.terms
 }
 
 // lossFactor is the factor by which the loss that the ranks have together is too large, by dimension of the mesh; nil

@@ -272,8 +272,8 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 			lists[i] = [][]place{nil}
 		}
 	}
-	if silent[method(s.op)] && s.in[0] == nil && len(lists[0]) > 1 {
-		return // which of them shows where it is read
+	if silent[method(s.op)] && s.in[0] == nil && (len(lists[0]) > 1 || lead.ins[0].name != "" && !p.same(sides, 0)) {
+		return // where it is read shows which of them; until then a broadcast may make a parameter the same everywhere
 	}
 	var chosen [][]place
 	var why string
@@ -678,7 +678,7 @@ var (
 )
 
 // silent are operators whose results have the elements and the shape of their argument, wherever it lies.
-var silent = setOf("detach", "clone", "to", "view_as", "contiguous")
+var silent = setOf("detach", "clone", "to", "view_as", "contiguous", "data")
 
 func setOf(names ...string) map[string]bool {
 	m := map[string]bool{}

@@ -160,7 +160,9 @@ type side struct {
 	after             []*array   // of ins; nil where the call left it as it was
 	gradIns, gradOuts []*array   // by the number of the tensor; nil where none was recorded
 	recorded          []argument // ins as they were recorded, where these were aligned; else nil
-	whole             []bool     // by the number of the argument: its gradient is a DTensor, and no partial sum
+	// terms are the ranks whose parts add up to the gradient of an argument that is a DTensor, by the number of the
+	// argument: none if it is no partial sum, nil if it is no DTensor.
+	terms [][]int
 }
 
 // An argument is a tensor among the arguments of a call.
@@ -259,8 +261,11 @@ func (c *checker) load(call *step.Call) (*side, error) {
 	}
 	for _, v := range rec.GradInputs {
 		t, ok := v.(*tensor.Tensor)
-		terms, placed := rec.Terms[t]
-		s.whole = append(s.whole, ok && placed && len(terms) == 0)
+		var terms []int
+		if of, placed := rec.Terms[t]; ok && placed {
+			terms = append([]int{}, of...)
+		}
+		s.terms = append(s.terms, terms)
 	}
 	s.gradIns, s.gradOuts = gradients(rec.GradInputs, len(s.ins)), gradients(rec.GradOutputs, max(1, len(s.outs)))
 	return s, nil

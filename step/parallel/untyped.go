@@ -26,7 +26,11 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	if s.in[0].unplaced() {
 		return false
 	}
-	in := p.candidates(0, s, sides)[0]
+	cands := p.candidates(0, s, sides)
+	if len(cands) == 0 {
+		return false
+	}
+	in := cands[0]
 	p.settle(s, sides, append([][]place{in}, make([][]place, len(lead.ins)-1)...))
 	outs := local.outs[0]
 	a := outs[p.ranks[0]]

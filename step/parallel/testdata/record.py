@@ -528,20 +528,23 @@ def clip(rank, name, directory):
 
 def begun(rank, name, directory):
     """A step of replicas that earlier steps moved apart, as this one does by a gradient without an all_reduce, or by
-    dropout, or does not. Each rank takes its own rows of the data."""
+    dropout, or does not. Each rank takes its own rows of the data. begun-sent: the step begins with a broadcast."""
     import optool_capture
 
     model = torch.nn.Module()
     model.up, model.down = part(2, None, 6, 4), part(3, None, 6, 6)
     for p in model.parameters():
         p.data += rank * part(4, None, *p.shape).data / 50
-        if name == "begun-own":
+        if name in ("begun-own", "begun-sent"):
             p.data = part(4 + rank, None, *p.shape).data
     torch.manual_seed(5)
     data = torch.randn(2, 5, 4)
     torch.manual_seed(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with optool_capture.record(directory, model=model):
+        if name == "begun-sent":
+            for p in model.parameters():
+                dist.broadcast(p.data, 0)
         h = F.gelu(F.linear(data[0 if name == "begun-dropout" else rank], model.up))
         y = F.linear(h, model.down)
         if name == "begun-dropout":
@@ -693,12 +696,27 @@ def dtensor(directory):
 
 
 def table(rank, name, directory):
-    """A table of which each rank has rows, as DTensor looks them up."""
+    """A table of which each rank has rows, as DTensor looks them up; table-grid: with other data under FSDP2."""
     import optool_capture
+    from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel, SequenceParallel,
+                                                   parallelize_module)
 
     torch.manual_seed(1)
+    if name == "table-grid":
+        model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.LayerNorm(4))
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        parallelize_module(model, mesh["tp"], {
+            "0": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1), use_local_output=False),
+            "1": SequenceParallel()})
+        fully_shard(model, mesh=mesh["dp"])
+        ids = torch.randint(8, (2, 2, 4))[rank // 2]
+        with optool_capture.record(directory, model=model):
+            mean = model(ids).mean(1).redistribute(placements=[Replicate()]).to_local()
+            (mean * torch.randn(2, 4)).square().mean().backward()
+            torch.optim.SGD(model.parameters(), lr=0.1, foreach=False).step()
+        return
     model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.Linear(4, 6))
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     parallelize_module(model, mesh, {"0": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
@@ -2277,6 +2295,8 @@ def edges(rank, name, directory):
 
 
 def ranks(name):
+    if name == "table-grid":
+        return 4
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
             "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3, "passing": 3}.get(name.split("-")[0], 2)
 
