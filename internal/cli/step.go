@@ -214,7 +214,12 @@ func (r *stepRun) analyzeProgram(t *step.Trace) (refused int, err error) {
 	if err := r.o.measure(ctx, t, r.opt, r.imagined); err != nil {
 		return 0, err
 	}
-	if err := parallel.Check(ctx, t, r.opt, r.plan); err != nil {
+	unjoined := 0
+	switch err := parallel.Check(ctx, t, r.opt, r.plan); {
+	case errors.As(err, new(*replay.InternalError)):
+		r.a.warn("the ranks were not judged as one program: %v%s", err, traceHint())
+		unjoined = 1
+	case err != nil:
 		return 0, failed(err)
 	}
 	if r.o.against != "" {
@@ -222,7 +227,7 @@ func (r *stepRun) analyzeProgram(t *step.Trace) (refused int, err error) {
 			return 0, err
 		}
 	}
-	return refused + r.a.sayDamaged(t) + len(t.GivenUp()), nil
+	return unjoined + refused + r.a.sayDamaged(t) + len(t.GivenUp()), nil
 }
 
 // write writes the records and the screen.

@@ -3,6 +3,8 @@ package parallel
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor/value"
 )
@@ -51,8 +55,18 @@ type trained struct {
 }
 
 // Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace. A plan
-// can be nil.
+// can be nil. A mistake of this package is a *replay.InternalError: the trace says then that its ranks were not judged,
+// and keeps what was found in each.
 func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) error {
+	err := replay.Guard(func() error { return check(ctx, t, opt, plan) })
+	if errors.As(err, new(*replay.InternalError)) {
+		t.Unjoined = []step.Gap{{N: len(t.Processes), What: reports.Count(len(t.Processes), "rank") +
+			" not judged as one program: " + err.Error(), First: fmt.Sprintf("rank %d", t.Processes[0].Rank)}}
+	}
+	return err
+}
+
+func check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) error {
 	byRank := map[int]*step.Process{}
 	for _, p := range t.Processes {
 		if p.Rank < 0 || byRank[p.Rank] != nil {

@@ -1,11 +1,13 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
 )
 
@@ -105,5 +107,17 @@ func TestMultiplied(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("found %q, want %q", got, tc.want)
 		}
+	}
+}
+
+// TestMistakeKeepsTheRest: a mistake of this package costs the judgement of the ranks as one program, and nothing else.
+func TestMistakeKeepsTheRest(t *testing.T) {
+	tr := &step.Trace{Processes: []*step.Process{{Rank: 0, Calls: []*step.Call{nil}}, {Rank: 1}}}
+	err := Check(t.Context(), tr, step.Options{}, nil)
+	if !errors.As(err, new(*replay.InternalError)) {
+		t.Fatalf("the error is %v", err)
+	}
+	if len(tr.Unjoined) != 1 || !strings.HasPrefix(tr.Unjoined[0].What, "2 ranks not judged as one program: internal error") {
+		t.Errorf("the trace says %v", tr.Unjoined)
 	}
 }
