@@ -275,8 +275,8 @@ func (c *Call) returns(v *Value) bool {
 }
 
 // unreadView reports whether the results of a call are views of its arguments and no call read them, but those that
-// write them (out=) and other such views: nothing was computed with what it saw. FSDP makes views of memory that it will
-// fill.
+// write them (out=) and other such views: nothing was computed with what it saw. FSDP makes views of memory that it
+// will fill.
 func (c *Call) unreadView() bool {
 	return len(c.Outputs) > 0 && !c.writes && !slices.ContainsFunc(c.Outputs, func(o *Value) bool {
 		return o.Address == 0 || !c.within(o) || slices.ContainsFunc(o.readers, func(v *Value) bool {
