@@ -161,6 +161,7 @@ var trees = []struct {
 	{"routed-shifted", "", "", "", ""}, // rows that are back in their order, and then shifted
 	{"routed-weights", "", "", "", ""}, // as on one device
 	{"micro", "", "", "", ""},
+	{"micro-first", "scale", "torch.optim.sgd.sgd", "calls of the step count with different numbers", ""},
 	{"micro-one", "scale", "torch.Tensor.mean", "the others are divided by 3, and this one is not", ""},
 	{"turns", "", "", "", ""}, // rows of all ranks, one after another
 	{"turns-back", "collective", "__main__.Turns.apply", "their parts are not added up", ""},

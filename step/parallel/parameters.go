@@ -765,10 +765,46 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 			v.differ = true
 		}
 	}
+	of := g
 	if v.parts {
-		g = p.updatedRows(g, read)
+		of = p.updatedRows(g, read)
 	}
-	p.explain(v, g, read, places)
+	if p.explain(v, of, read, places); v.parts && !v.explained() {
+		v.twice = p.counts(g, []*array{p.ofRows(read)})
+	}
+}
+
+// ofRows is the whole of rows that the ranks have; nil if they do not lie one after the other along the only dimension
+// of the mesh.
+func (p *part) ofRows(rows map[int]*array) *array {
+	if len(p.dims) != 1 || len(p.dims[0].groups) != 1 {
+		return nil
+	}
+	var parts []*array
+	for _, r := range p.dims[0].groups[0] {
+		parts = append(parts, rows[r])
+	}
+	return combine(parts, place{kind: sharded, factor: 1})
+}
+
+// counts reports whether gradients are sums of what the calls of all ranks gave, some of which count twice or not at all.
+func (p *part) counts(g *gradient, sums []*array) bool {
+	var basis [][]float64
+	for _, c := range g.calls {
+		for _, r := range p.ranks {
+			basis = append(basis, c.values[r].x)
+		}
+	}
+	if len(g.calls) < 2 || len(basis) > 64 {
+		return false
+	}
+	return !slices.ContainsFunc(sums, func(a *array) bool {
+		if a == nil || len(a.x) != len(basis[0]) || len(a.x) <= 2*len(basis)+2 { // fewer are a sum of anything
+			return true
+		}
+		k, ok := solve(basis, a.x, a.loose())
+		return !ok || !repeats(k)
+	})
 }
 
 // partly reports whether ranks update parts of a parameter that calls read in whole, as FSDP2 does.
@@ -1030,20 +1066,16 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []pla
 		_, ok := solve(basis, read[r].x, read[r].loose())
 		mixes = mixes && ok
 	}
-	if v.mixes = mixes; mixes || len(g.calls) < 2 || len(g.calls)*len(p.ranks) > 64 {
+	if v.mixes = mixes; mixes || slices.ContainsFunc(p.ranks, func(r int) bool {
+		return len(g.sum[r].x) != len(g.sum[p.ranks[0]].x)
+	}) {
 		return
 	}
-	basis = nil
-	for _, c := range g.calls {
-		for _, r := range p.ranks {
-			basis = append(basis, c.values[r].x)
-		}
-	}
-	v.twice = enough()
+	var sums []*array
 	for _, r := range p.ranks {
-		k, ok := solve(basis, read[r].x, read[r].loose())
-		v.twice = v.twice && ok && repeats(k)
+		sums = append(sums, read[r])
 	}
+	v.twice = p.counts(g, sums)
 }
 
 // repeats reports whether calls count once, twice or not at all, by their factors.

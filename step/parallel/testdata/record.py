@@ -179,9 +179,22 @@ def routed(rank, name, directory):
 
 
 def micro(rank, name, directory):
-    """Three losses of one line; the last may not be divided by their number."""
+    """Three losses of one line; the last may not be divided by their number. micro-first: FSDP2 adds up over the ranks
+    what the first gives, instead of the last."""
     import optool_capture
 
+    if name == "micro-first":
+        from torch.distributed.fsdp import fully_shard
+
+        torch.manual_seed(1)
+        model = fully_shard(torch.nn.Linear(8, 8))
+        x = torch.randn(12, 8).chunk(2)[rank].chunk(3)
+        with optool_capture.record(directory, model=model):
+            for i in range(3):
+                model.set_requires_gradient_sync(i == 0)
+                (model(x[i]).square().mean() / 3).backward()
+            torch.optim.SGD(model.parameters(), lr=0.1, foreach=False).step()
+        return
     model = torch.nn.Module()
     model.up = part(2, None, 4, 4)
     torch.manual_seed(5)
