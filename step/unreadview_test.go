@@ -6,7 +6,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// TestUnreadView: a view that only a call with out= reads computes nothing with what was there before, nor do views of it.
+// TestUnreadView: a view that only a call with out= reads computes nothing with what was there before, nor do views
+// of it.
 func TestUnreadView(t *testing.T) {
 	for target, want := range map[string]bool{"input.out[0]": true, "input[0]": false} {
 		c := &Call{}

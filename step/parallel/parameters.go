@@ -787,7 +787,8 @@ func (p *part) ofRows(rows map[int]*array) *array {
 	return combine(parts, place{kind: sharded, factor: 1})
 }
 
-// counts reports whether gradients are sums of what the calls of all ranks gave, some of which count twice or not at all.
+// counts reports whether gradients are sums of what the calls of all ranks gave, some of which count twice or not at
+// all.
 func (p *part) counts(g *gradient, sums []*array) bool {
 	var basis [][]float64
 	for _, c := range g.calls {
