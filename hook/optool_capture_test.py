@@ -630,7 +630,8 @@ class Recording(unittest.TestCase):
                     p.sub_(p.grad)
 
         for kind, options in (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(amsgrad=True)), \
-                (torch.optim.RMSprop, dict(centered=True)), (torch.optim.Adadelta, {}), (torch.optim.Adagrad, {}), (Plain, {}):
+                (torch.optim.RMSprop, dict(centered=True)), (torch.optim.Adadelta, {}), (torch.optim.Adagrad, {}), \
+                (torch.optim.Adamax, {}), (torch.optim.Rprop, {}), (Plain, {}):
             for foreach in False, True:
                 runs, path = [], os.path.join(self.path, "%s-%s" % (kind.__name__, foreach))
                 for recorded in False, True:
@@ -647,7 +648,7 @@ class Recording(unittest.TestCase):
                 updates = [c for c in calls if c["name"].startswith("torch.optim.")]
                 self.assertEqual(len(updates), 0 if kind is Plain else 2, (kind, foreach))
                 for c in updates:
-                    self.assertEqual(c["kwargs"]["lr"], 0.1)
+                    self.assertEqual(c["kwargs"].get("lr", 0.1), 0.1)  # Rprop has none
                     self.assertIn(0, c["after"])
                     self.assertTrue([i for i in calls if i.get("within") == c["id"]])
         self.assertNotIn("optool", sys.modules["torch.optim.sgd"].sgd.__code__.co_filename)

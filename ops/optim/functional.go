@@ -59,6 +59,8 @@ var functionalOps = []*opdef.Entry{
 			Notes:   "weight_decay*params is added to grad. " + countNote + betweenNote,
 			Source:  "torch.optim.Adagrad",
 		}, (*functionalAdagradArgs).plan),
+	adamaxOp,
+	rpropOp,
 }
 
 // countNote says what these functions do to the numbers of the steps.

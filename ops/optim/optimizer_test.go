@@ -372,6 +372,11 @@ func TestSlips(t *testing.T) {
 			Eps: 0.1, WeightDecay: 0.1},
 		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, GradAvgs: some(0.1, -0.1), MomentumBufferList: m,
 			Lr: 0.2, Alpha: 0.9, Eps: 0.3, WeightDecay: 0.1, Momentum: 0.8, Centered: true},
+		"torch.optim.adamax.adamax": &adamaxArgs{Params: p, Grads: g, ExpAvgs: m, ExpInfs: some(0.5, 0.01),
+			StateSteps: steps, Lr: lr, Beta1: 0.8, Beta2: 0.9, WeightDecay: 0.1, Eps: 0.02},
+		"torch.optim.rprop.rprop": &rpropArgs{Params: some(0.7, -2, 1, 0), Grads: some(-0.3, 1.5, 1, -2),
+			Prevs: some(0.2, 0.4, -1, -1), StepSizes: some(0.05, 0.5, 0.4, 0.1), StateSteps: steps, StepSizeMin: 0.04,
+			StepSizeMax: 0.55, Etaminus: 0.5, Etaplus: 1.2},
 	} {
 		call := optimizerEntry(t, name).NewCall(args)
 		sound, err := call.Forward()
@@ -430,8 +435,8 @@ func TestDampenedFirstStep(t *testing.T) {
 	t.Error("no such mistake")
 }
 
-// TestMistakesOfAdadeltaAndRMSprop: what their mistakes leave, by formulas of their own, of one element.
-func TestMistakesOfAdadeltaAndRMSprop(t *testing.T) {
+// TestFunctionalMistakes: what steps of functions leave with a mistake, by formulas of their own, of one element.
+func TestFunctionalMistakes(t *testing.T) {
 	const p, g, v, u, m, lr, rho, eps = 0.7, -0.3, 0.05, 0.02, -0.1, 0.1, 0.8, 1e-3
 	one := func(x float64) []*tensor.Tensor { return optimizerTensors(x) }
 	square, mean := rho*v+(1-rho)*g*g, rho*m+(1-rho)*g
@@ -441,6 +446,11 @@ func TestMistakesOfAdadeltaAndRMSprop(t *testing.T) {
 		StateSteps: one(3), Lr: tensor.Wrap(lr), Rho: rho, Eps: eps}
 	rmsprop := &functionalRMSpropArgs{Params: one(p), Grads: one(g), SquareAvgs: one(v), GradAvgs: one(m),
 		StateSteps: one(3), Lr: tensor.Wrap(lr), Alpha: rho, Eps: eps, Centered: true}
+	adamax := &adamaxArgs{Params: one(p), Grads: one(g), ExpAvgs: one(m), ExpInfs: one(0.4), StateSteps: one(3),
+		Lr: tensor.Wrap(lr), Beta1: 0.9, Beta2: rho, Eps: eps}
+	largest := func(u, corrected float64) float64 { return p - lr/corrected*(0.9*m+0.1*g)/u }
+	rprop := &rpropArgs{Params: one(p), Grads: one(g), Prevs: one(0.2), StepSizes: one(0.1), StateSteps: one(3),
+		StepSizeMin: 0, StepSizeMax: 1, Etaminus: 0.5, Etaplus: 1.2}
 	for _, c := range []struct {
 		op   string
 		args any
@@ -460,6 +470,15 @@ func TestMistakesOfAdadeltaAndRMSprop(t *testing.T) {
 		{"torch.optim.rmsprop.rmsprop", rmsprop, "the weights of grad_avg are exchanged", "params",
 			rms((1-rho)*m + rho*g)},
 		{"torch.optim.rmsprop.rmsprop", rmsprop, "", "params", rms(mean)},
+		{"torch.optim.adamax.adamax", adamax, "", "params", largest(rho*0.4, 1-0.9*0.9*0.9*0.9)},
+		{"torch.optim.adamax.adamax", adamax, "exp_inf does not decay: what is kept of it is not multiplied",
+			"exp_infs", 0.4},
+		{"torch.optim.adamax.adamax", adamax, "exp_avg is corrected by beta2, not by beta1", "params",
+			largest(rho*0.4, 1-rho*rho*rho*rho)},
+		{"torch.optim.rprop.rprop", rprop, "", "params", p},
+		{"torch.optim.rprop.rprop", rprop,
+			"the parameter steps all the same where the sign of the gradient is another one", "params", p + 0.5*0.1},
+		{"torch.optim.rprop.rprop", rprop, "the gradient is stored also where its sign is another one", "prevs", g},
 	} {
 		got := after(t, c.op, c.args, c.text)[c.list]
 		if x := tensor.At[float64](got[0], 0); math.Abs(x-c.want) > 1e-12 {

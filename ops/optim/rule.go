@@ -35,6 +35,8 @@ type rule struct {
 	upper    root       // of the average of the squares of updates
 	inverted bool       // the quotient of both roots is upside down
 	delta    delta
+	norm     norm
+	turn     turn
 	still    bool // the number of the step is not counted up
 }
 

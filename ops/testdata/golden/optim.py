@@ -40,6 +40,12 @@ def calls():
     adagrad = dict(lr=0.05, weight_decay=0.1, lr_decay=0.25, eps=1e-6, maximize=False)
     for more in *forms, dict(maximize=True):
         yield "adagrad", [*lists()[:2], lists()[3], steps()], dict(adagrad, **more)
+    adamax = dict(lr=0.05, beta1=0.8, beta2=0.9, weight_decay=0.1, eps=1e-3)
+    for more in *forms, dict(maximize=True):
+        yield "adamax", [*lists(), steps()], dict(adamax, **more)
+    rprop = dict(step_size_min=0.3, step_size_max=1.1, etaminus=0.5, etaplus=1.25)
+    for more in *forms, dict(maximize=True):
+        yield "rprop", [*lists(), steps()], dict(rprop, **more)
 
 
 if __name__ == "__main__":
