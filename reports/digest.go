@@ -63,8 +63,6 @@ const (
 	shownWarns = 3 // kinds of warnings, where nothing is wrong
 	shownIDs   = 6
 
-	mostExplained = 3 * shownKinds // those of one cause are told as one
-
 	shownReading = 5 // operators whose calls read other values
 )
 
@@ -243,14 +241,19 @@ func (f *Finding) kind() string {
 		if !f.tells(r) {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s %s %s", r.Phase, r.Target, r.Verdict)
-		for _, word := range strings.Fields(r.Reason) {
-			if !strings.ContainsFunc(word, func(c rune) bool { return unicode.IsDigit(c) || c == '/' || c == '"' }) {
-				b.WriteString(" " + word)
-			}
-		}
+		r.writeKind(&b)
 	}
 	return b.String()
+}
+
+// writeKind writes how a value is wrong, without what differs from call to call.
+func (r *Result) writeKind(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s %s %s", r.Phase, r.Target, r.Verdict)
+	for _, word := range strings.Fields(r.Reason) {
+		if !strings.ContainsFunc(word, func(c rune) bool { return unicode.IsDigit(c) || c == '/' || c == '"' }) {
+			b.WriteString(" " + word)
+		}
+	}
 }
 
 // Earlier orders what went wrong by the time it did, taking processes to run side by side: by the recorded places of
@@ -462,6 +465,11 @@ func (f *Finding) cause() string {
 	return ""
 }
 
+// unsought reports whether the causes were not looked for, since others took the time.
+func (f *Finding) unsought() bool {
+	return slices.ContainsFunc(f.Causes, func(c Cause) bool { return c.Unfinished && strings.HasPrefix(c.Text, "not sought") })
+}
+
 // Readers tells a summary which ops have no other findings than calls that only read values that differ already: its
 // table leaves them out.
 func (d *Digest) Readers(s *Summary) {
@@ -518,11 +526,10 @@ const explainedOne = time.Minute
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
 	start := time.Now()
 	kinds, _ := d.told()
-	kinds = kinds[:min(len(kinds), mostExplained)]
+	shown := 0
 	for i, k := range kinds {
-		shown := len(bySameCause(kinds[:i]))
-		if shown >= shownKinds {
-			break
+		if shown < shownKinds {
+			shown = len(bySameCause(kinds[:i]))
 		}
 		f := k.first
 		if f.Explain == nil {
@@ -532,9 +539,16 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		if end := start.Add(d.ExplainIn); d.ExplainIn > 0 && until.After(end) {
 			until = end
 		}
-		found := f.Explain(until, min(len(kinds)-i, shownKinds-shown))
+		turn := Turn{Findings: min(len(kinds)-i, shownKinds-shown)}
+		if shown >= shownKinds {
+			turn = Turn{Findings: len(kinds) - i, Further: true}
+		}
+		found := f.Explain(until, turn)
 		f.Causes, f.Profiles = Searched(found, f.Results[0]), found.Profiles
 		for i := range f.Causes {
+			if c := &f.Causes[i]; c.Unfinished {
+				c.Targets = f.wrongTargets()
+			}
 			if err := cause(&f.Causes[i]); err != nil {
 				return err
 			}
@@ -546,6 +560,16 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		}
 	}
 	return nil
+}
+
+// wrongTargets are the values that make f a finding.
+func (f *Finding) wrongTargets() (targets []string) {
+	for _, r := range f.Results {
+		if f.tells(r) && !slices.Contains(targets, r.Target) {
+			targets = append(targets, r.Target)
+		}
+	}
+	return targets
 }
 
 // writeCauses prints the causes of findings that were printed before they were looked for.
@@ -671,7 +695,16 @@ func (d *Digest) WriteAnnotations(w io.Writer) error {
 
 // like says how many findings are like the first of a kind, and which, and what has the same cause.
 func (k *kind) like() string {
-	text, calls := k.more(), 0
+	text, same := k.more(), k.sameText()
+	if text != "" && same != "" {
+		text += "; "
+	}
+	return text + same
+}
+
+// sameText says what has the same cause; "" if nothing has.
+func (k *kind) sameText() string {
+	calls := 0
 	var names []string
 	for _, other := range k.same {
 		name := other.first.Results[0].shortName()
@@ -684,12 +717,9 @@ func (k *kind) like() string {
 		names = append(names[:shownIDs], Count(len(k.same)-shownIDs, "other kind"))
 	}
 	if calls == 0 {
-		return text
+		return ""
 	}
-	if text != "" {
-		text += "; "
-	}
-	return text + "the same cause in " + Count(calls, "call") + ": " + strings.Join(names, ", ")
+	return "the same cause in " + Count(calls, "call") + ": " + strings.Join(names, ", ")
 }
 
 // more says how many findings are like the first of a kind, and which.
@@ -727,9 +757,10 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 	l.Right(1)
 	l.Right(2)
 	l.Wrap()
-	captures := d.rest
+	captures, unsought := d.rest, 0
 	for i, k := range kinds {
 		if i >= shownLines {
+			unsought += btoi(k.first.unsought())
 			captures += k.findings
 			continue
 		}
@@ -741,7 +772,17 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 		if k.findings > 1 {
 			more = "+" + strconv.Itoa(k.findings-1)
 		}
-		if err := l.Add(r.Op, id, more, strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)); err != nil {
+		what := strings.TrimSpace(r.Target + " " + string(r.Verdict) + ": " + r.Reason)
+		switch cause := k.first.cause(); {
+		case cause != "":
+			what += "; cause: " + cause
+			if same := k.sameText(); same != "" {
+				what += "; " + same
+			}
+		case k.first.unsought():
+			unsought++
+		}
+		if err := l.Add(r.Op, id, more, what); err != nil {
 			return err
 		}
 	}
@@ -751,6 +792,9 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 	full := "--tables prints each call in full, with its path; --json FILE writes all"
 	if captures > 0 {
 		full = "and findings of other kinds in " + Count(captures, "capture") + "; " + full
+	}
+	if unsought > 0 {
+		full += fmt.Sprintf("; causes of %s not sought, to save time: optool explain seeks them", Count(unsought, "line"))
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n", st.Wrap(full, 2))
 	return err

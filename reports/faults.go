@@ -116,7 +116,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		}
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
-			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
+			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()), Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
@@ -210,6 +210,14 @@ func (o *OpSummary) callsText(among int, apart bool) string {
 		return text + fmt.Sprintf(" of %d, and %d made inside of other recorded calls", total-o.inside, o.inside)
 	}
 	return text + fmt.Sprintf(" of %d", cmp.Or(among, total))
+}
+
+// patternText is the pattern of a value's errors as a cause; "" if there is none.
+func (r *Result) patternText() string {
+	if pattern := r.pattern(); pattern != "" {
+		return patternHead + OneLine(pattern)
+	}
+	return ""
 }
 
 // patternHead begins the text of a pattern where a cause is expected.

@@ -21,8 +21,8 @@ type Finding struct {
 	Casts    [][]string // name, target, action and config of values that were cast for the device
 	Causes   []Cause    // mistakes that reproduce what is wrong, the likeliest first
 	Profiles []*Profile // of values that are wrong
-	// Explain finds the causes until a deadline, and the profiles, of the first of so many findings; nil if nobody can.
-	Explain func(until time.Time, findings int) Explained
+	// Explain finds the causes until a deadline, and the profiles; nil if nobody can.
+	Explain func(until time.Time, turn Turn) Explained
 	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
 	FailsRun bool
 	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
@@ -75,11 +75,18 @@ func moreValues(n int) string {
 	return Count(n, "more value") + " of this call"
 }
 
+// A Turn is the place of a finding among those whose causes are looked for.
+type Turn struct {
+	Findings int  // how many are left, with this one
+	Further  bool // it is printed as a line, so that its search takes what the others leave
+}
+
 // Explained is what was found about a finding: see the fields of that.
 type Explained struct {
 	Causes   []Cause
 	Profiles []*Profile
 	Short    bool // the search for causes was cut short
+	Unsought bool // it did not begin: those before it took the time
 	// Kept says of a call without a cause that only its gradients are wrong, so that a value which it kept for the
 	// backward pass may have been overwritten. The recording of the step tells.
 	Kept bool
@@ -99,6 +106,9 @@ type Cause struct {
 	Pattern bool `json:"pattern,omitempty"`
 	// Unfinished says of a Pattern that no cause was found yet: Text is what may find one.
 	Unfinished bool `json:"unfinished,omitempty"`
+
+	seen bool   // the pattern is seen in the errors, and was not searched for
+	like string // the call that it was found for, if that is another one, whose values are wrong in the same words
 }
 
 // Label is what stands before a cause: whether it is one.
@@ -110,7 +120,12 @@ func (c *Cause) Label() string {
 }
 
 func (c *Cause) String() string {
-	if c.Unfinished {
+	if c.like != "" {
+		of := *c
+		of.like = ""
+		return "like " + c.like + ": " + of.String()
+	}
+	if c.Unfinished || c.seen {
 		return c.Text
 	}
 	if c.Pattern && strings.HasPrefix(c.Text, "each ") {
@@ -189,6 +204,10 @@ func (f *Finding) OnlyGradients() bool {
 // a longer search, or the recording of the step.
 func Searched(x Explained, of *Result) []Cause {
 	found := x.Causes
+	if x.Unsought {
+		return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
+			Text: of.unsoughtText(), Pattern: true, Unfinished: true})
+	}
 	if !x.Short && !x.Kept || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
 		return found
 	}
@@ -204,6 +223,15 @@ func Searched(x Explained, of *Result) []Cause {
 	}
 	return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
 		Text: text, Pattern: true, Unfinished: true})
+}
+
+// unsoughtText says that the cause of a call was not looked for, and the command that does.
+func (r *Result) unsoughtText() string {
+	text := "not sought, to save time"
+	if path := r.path(); path != "PATH" && (r.Source == nil || *r.Source != "device") {
+		text += ": optool explain" + r.ownOps() + " " + path + "/" + r.Capture
+	}
+	return text
 }
 
 // KeptText says what may be wrong where no operator is.

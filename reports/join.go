@@ -110,8 +110,8 @@ func (l *lastLine) add(m *lastLine) {
 	}
 }
 
-// keepShown drops the causes and profiles of findings that are not printed with all they say,
-// which each part has of its own.
+// keepShown drops the causes and profiles of findings that are not the first of their kind, which each part has of its
+// own.
 func (rec *Recording) keepShown() error {
 	if len(rec.Causes) == 0 && len(rec.Profiles) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (rec *Recording) keepShown() error {
 		}
 		n++
 	}
-	for _, k := range d.sorted()[:min(len(d.kinds), shownKinds)] {
+	for _, k := range d.sorted() {
 		shown[k.first.Results[0].Capture] = true
 	}
 	rec.Causes = slices.DeleteFunc(rec.Causes, func(c *Cause) bool { return !shown[c.Capture] })

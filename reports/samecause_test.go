@@ -23,7 +23,7 @@ func TestSameCause(t *testing.T) {
 		}
 		f := NewFinding([]*Result{{Op: fmt.Sprintf("torch.op%d", i), Capture: fmt.Sprint(i), ForwardID: new(i),
 			Order: new(i), PID: new(1), Phase: "forward", Target: "output[0]", Verdict: verdict.Fail, Reason: "it differs"}})
-		f.Explain = func(time.Time, int) (x Explained) {
+		f.Explain = func(time.Time, Turn) (x Explained) {
 			if cause != "" {
 				x.Causes = []Cause{{Targets: []string{"output[0]"}, Text: cause}}
 			}

@@ -591,6 +591,16 @@ func (r *Result) gist() string {
 	return s
 }
 
+// pattern is what the reason says of the errors as a whole: "all scaled by 2"; "" if nothing.
+func (r *Result) pattern() string {
+	_, at, is := strings.Cut(r.Reason, ": at [")
+	if !is {
+		return ""
+	}
+	_, pattern, _ := strings.Cut(at, "; ")
+	return pattern
+}
+
 // notes are lines about what the calls of an operator say together, and about what was
 // not judged.
 func (s *Summary) notes() []string { return append(s.aside(), s.Told()...) }

@@ -158,14 +158,61 @@ func (rec *Recording) ResultSheet() Sheet {
 	return rec.SheetOf(rec.Results.All())
 }
 
-// causeOf is the first cause of a result.
-func (rec *Recording) causeOf(r *Result) any {
+// causeOf finds the first cause of a result. A result without one that is wrong in the same words as one of another
+// call of the operator has that of the other call, with its name, and otherwise the pattern of its own errors.
+func (rec *Recording) causeOf() func(r *Result) *Cause {
+	type call struct{ capture, op string }
+	type lead struct {
+		cause *Cause
+		of    *Result
+	}
+	own, like := map[call][]*Cause{}, map[string]lead{}
 	for _, c := range rec.Causes {
-		if c.Capture == r.Capture && c.Op == r.Op && slices.Contains(c.Targets, r.Target) {
-			return c.String()
+		own[call{c.Capture, c.Op}] = append(own[call{c.Capture, c.Op}], c)
+	}
+	of := func(r *Result) *Cause {
+		for _, c := range own[call{r.Capture, r.Op}] {
+			if slices.Contains(c.Targets, r.Target) {
+				return c
+			}
+		}
+		return nil
+	}
+	kind := func(r *Result) string {
+		var b strings.Builder
+		b.WriteString(r.Op)
+		r.writeKind(&b)
+		return b.String()
+	}
+	if len(own) > 0 {
+		for r := range rec.Results.All() {
+			if c := of(r); c != nil {
+				if k := kind(r); like[k].of == nil {
+					like[k] = lead{c, r}
+				}
+			}
 		}
 	}
-	return nil
+	return func(r *Result) *Cause {
+		c := of(r)
+		if c == nil && r.Finding() {
+			if other := like[kind(r)]; other.of != nil {
+				found := *other.cause
+				if found.like = other.of.shortName(); other.of.process() != r.process() ||
+					other.of.place().Folder != r.place().Folder { // whose calls have numbers of their own
+					found.like = OneLine(other.of.Capture)
+				}
+				c = &found
+			}
+		}
+		if c == nil || c.Unfinished {
+			if pattern := r.pattern(); pattern != "" && r.Finding() {
+				return &Cause{Capture: r.Capture, Op: r.Op, ForwardID: r.ForwardID, Targets: []string{r.Target},
+					Text: pattern, Pattern: true, seen: true}
+			}
+		}
+		return c
+	}
 }
 
 // SheetOf has a row for each of some results, with its cause, and statistics if they are of an overflow check.
@@ -182,12 +229,17 @@ func (rec *Recording) SheetOf(results iter.Seq[*Result]) Sheet {
 		}
 	}
 	s.Rows = func(yield func([]any) bool) {
+		causeOf := rec.causeOf()
 		for r := range results {
 			row := make([]any, 0, len(s.Columns))
 			for _, c := range resultColumns {
 				row = append(row, c.cell(r))
 			}
-			row = append(row, rec.causeOf(r))
+			if c := causeOf(r); c != nil {
+				row = append(row, c.String())
+			} else {
+				row = append(row, nil)
+			}
 			if overflow {
 				for _, c := range statsColumns {
 					if r.Stats == nil {

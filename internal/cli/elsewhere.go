@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -29,14 +28,13 @@ type searches struct {
 	found  map[string][]string // causes that were found, by the operator
 }
 
-// within is causesOf a finding, the first of so many of the run, within the run's budget. It reports whether that cut
-// the search short.
-func (s *searches) within(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call,
-	outcome *replay.Outcome, until time.Time, findings int) (out []reports.Cause, short bool, err error) {
-	allowed := s.budget.Allow(findings)
-	allowed.Until = until
-	out, err = s.causesOf(ctx, paths, e, call, outcome, allowed)
-	return out, allowed.Short, err
+// allow is what the search for the causes of a finding may take of the run's budget, whose call takes so much work to
+// look at again. It is nil if nothing is left.
+func (s *searches) allow(turn reports.Turn, again float64) *causes.Allowance {
+	if turn.Further {
+		return s.budget.Further(turn.Findings, again)
+	}
+	return s.budget.Allow(turn.Findings)
 }
 
 // causesOf are the causes of what fails in a call. All screens show these. First come other values that have the

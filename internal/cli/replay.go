@@ -460,8 +460,8 @@ func (r *replayRun) emit(ctx context.Context, x replayed) error {
 	}
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && f.Bad() && r.explainable(f) {
-			f.Explain = func(until time.Time, findings int) reports.Explained {
-				return r.explained(ctx, r.limits, x.of.entry, r.opt, until, findings)
+			f.Explain = func(until time.Time, turn reports.Turn) reports.Explained {
+				return r.explained(ctx, r.limits, x.of.entry, r.opt, until, turn)
 			}
 		}
 		r.point(x.of.entry)
@@ -596,8 +596,8 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	}
 	r.bytes = bytes
 	if r.found != nil && r.found.Bad() && !r.sampled && o.explainable(r.found) {
-		r.found.Explain = func(until time.Time, findings int) reports.Explained {
-			return o.explained(ctx, lim, f.entry, opt, until, findings)
+		r.found.Explain = func(until time.Time, turn reports.Turn) reports.Explained {
+			return o.explained(ctx, lim, f.entry, opt, until, turn)
 		}
 	}
 	return r
@@ -616,10 +616,13 @@ func (o *replayOptions) sound(f *reports.Finding) bool {
 	})
 }
 
-// explained looks for what went wrong in a call that failed, the first of so many, and where its errors lie. It ends
+// explained looks for what went wrong in a call that failed, whose turn it is, and where its errors lie. It ends
 // soon after until, or when the memory does not suffice, with what was found by then.
 func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
-	until time.Time, findings int) reports.Explained {
+	until time.Time, turn reports.Turn) reports.Explained {
+	if turn.Further && o.searches.budget.Further(turn.Findings, 0) == nil {
+		return reports.Explained{Unsought: true}
+	}
 	f, err := within(ctx, lim.by(until), o.fuse.bytes(e), func() (f reports.Explained, _ error) {
 		call, closed, err := o.fuse.open(ctx, e, opt)
 		if err != nil {
@@ -630,14 +633,20 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
-			if r.Verdict != verdict.Fail || r.Device != "" || len(f.Profiles) == maxProfiles {
+			if r.Verdict != verdict.Fail || r.Device != "" || len(f.Profiles) == maxProfiles || turn.Further {
 				continue
 			}
 			if p := call.Profile(r); p != nil {
 				f.Profiles = append(f.Profiles, results.OfProfile(e, r, p))
 			}
 		}
-		f.Causes, f.Short, err = o.searches.within(ctx, o.paths, e, call, outcome, until, findings)
+		allowed := o.searches.allow(turn, call.SearchWork())
+		if f.Unsought = allowed == nil; f.Unsought {
+			return f, nil
+		}
+		allowed.Until = until
+		f.Causes, err = o.searches.causesOf(ctx, o.paths, e, call, outcome, allowed)
+		f.Short = allowed.Short
 		f.Kept = o.none() && recordingAbove(e) != "" && keptWrong(e, outcome, f.Causes)
 		return f, err
 	})

@@ -91,8 +91,14 @@ func (w *Work) End() { w.allowed.Took = w.done }
 // more, since a search tells more than it costs there.
 type Budget struct{ compared, took float64 }
 
-// leastBudget is the work of the searches of a short run, about two seconds.
-const leastBudget = 1 << 35
+const (
+	// leastBudget is the work of the searches of a short run, about two seconds.
+	leastBudget = 1 << 35
+	// furtherBudget is the work that further findings may take beside, about four seconds.
+	furtherBudget = 1 << 36
+	// leastShare is the least work that a search for one of them may take, about a tenth of a second.
+	leastShare = furtherBudget / 32
+)
 
 // Compared adds the work of comparing a call.
 func (b *Budget) Compared(work float64) { b.compared += work }
@@ -101,6 +107,17 @@ func (b *Budget) Compared(work float64) { b.compared += work }
 func (b *Budget) Allow(findings int) *Allowance {
 	left := max(leastBudget, b.compared/10) - b.took
 	return &Allowance{Most: max(1, left/float64(max(1, min(2, findings))))}
+}
+
+// Further is the allowance for the first of so many further findings, of which a run prints a line: an even share of
+// what is left, of which looking at the call again takes a part. It is nil if nothing is left.
+func (b *Budget) Further(findings int, again float64) *Allowance {
+	b.took += again
+	left := max(leastBudget, b.compared/10) + furtherBudget - b.took
+	if left <= 0 {
+		return nil
+	}
+	return &Allowance{Most: max(leastShare, left/float64(max(1, findings)))}
 }
 
 // Spend notes work that was done.
