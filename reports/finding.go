@@ -228,8 +228,8 @@ func Searched(x Explained, of *Result) []Cause {
 // unsoughtText says that the cause of a call was not looked for, and the command that does.
 func (r *Result) unsoughtText() string {
 	text := "not sought, to save time"
-	if path := r.path(); path != "PATH" && (r.Source == nil || *r.Source != "device") {
-		text += ": optool explain" + r.ownOps() + " " + path + "/" + r.Capture
+	if path := r.below(r.Capture); path != "" && (r.Source == nil || *r.Source != "device") {
+		text += ": optool explain" + r.ownOps() + " " + path
 	}
 	return text
 }

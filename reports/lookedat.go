@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/internal/lazyregexp"
+	"github.com/optool/optool/internal/run/folder"
 )
 
 // A stepSet is the steps of the program whose calls a run looked at; those that the recorder tells.
@@ -80,8 +81,10 @@ func (rec *Recording) LookedAt() (lines []Fact) {
 	lines = append(lines, Fact{"not looked at", text})
 	if rec.First != nil && !rec.onDevice() && s.Calls() > 1 && !rec.First.Results[0].Pair {
 		r := rec.First.Results[0]
-		lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step%s --html step.html --xlsx step.xlsx %s shows "+
-			"what this did to the later calls and to the loss", r.ownOps(), r.path())})
+		if program := r.program(len(s.Programs()) > 0); program != "" {
+			lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step%s --html step.html --xlsx step.xlsx %s shows "+
+				"what this did to the later calls and to the loss", r.ownOps(), program)})
+		}
 	}
 	return lines
 }
@@ -94,16 +97,42 @@ func (rec *Recording) lookedAt() bool {
 
 func (rec *Recording) onDevice() bool { return rec.Run.Device != "" && rec.Run.Device != "none" }
 
-// path is the PATH of a call's recording, "PATH" where the command that repeats the call does not tell.
-func (r *Result) path() string {
+// below is a path below the PATH of a call's recording, as a word of a command, or PATH itself; "" where the command that
+// repeats the call does not tell.
+func (r *Result) below(rest string) string {
 	if r.Repro == nil {
-		return "PATH"
+		return ""
 	}
-	path, is := strings.CutSuffix((*r.Repro)[strings.LastIndex(*r.Repro, " ")+1:], "/"+r.Capture)
-	if !is || path == "" || strings.ContainsAny(path, "'\"") {
-		return "PATH"
+	word, quoted := (*r.Repro)[strings.LastIndex(*r.Repro, " ")+1:], false
+	if s, is := strings.CutSuffix(*r.Repro, "'"); is {
+		word, quoted = s[strings.LastIndex(s, "'")+1:], true
+		if strings.HasSuffix(s[:len(s)-len(word)], `\''`) || strings.HasSuffix(s[:len(s)-len(word)], "$'") {
+			return ""
+		}
 	}
-	return path
+	dir := strings.TrimSuffix(word, "/"+r.Capture) // otherwise the call is the PATH, or one of several that are repeated
+	if dir == "" {
+		return ""
+	}
+	if rest != "" && rest != "." {
+		dir += "/" + rest
+	}
+	if quoted {
+		return "'" + dir + "'"
+	}
+	return dir
+}
+
+// program is the recording of the program that made a call, as a word of a command; "" if the command that repeats it
+// does not tell.
+func (r *Result) program(several bool) string {
+	name := ""
+	if several {
+		if name = folder.Program(r.Folder()); name != "" && !strings.HasPrefix(r.Capture, name+"/") {
+			return ""
+		}
+	}
+	return r.below(name)
 }
 
 // opsFlag is a file of operators in a command.

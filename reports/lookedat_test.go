@@ -63,3 +63,24 @@ func TestLookedAt(t *testing.T) {
 		t.Errorf("compare: %v", got)
 	}
 }
+
+// TestProgramOfCommand: the command that shows how bad a wrong call is names the recording of its own program, in a word
+// that a shell takes for one.
+func TestProgramOfCommand(t *testing.T) {
+	const capture = "wrong/rank0/7-2026-11-25-22-46-43/torch.exp.1"
+	for _, tc := range []struct {
+		capture, repro, want string
+		several              bool
+	}{
+		{capture, "optool replay --tables /data/run/" + capture, "/data/run", false},
+		{capture, "optool replay --tables /data/run/" + capture, "/data/run/wrong", true},
+		{capture, "optool replay --tables '/data/my run/" + capture + "'", "'/data/my run/wrong'", true},
+		{capture, "optool replay --tables --op torch.exp /data/run", "/data/run/wrong", true},
+		{capture, `optool replay 'it'\''s/` + capture + "'", "", true},
+	} {
+		r := &Result{Op: "torch.exp", ForwardID: new(1), PID: new(7), Rank: new(0), Capture: tc.capture, Repro: &tc.repro}
+		if got := r.program(tc.several); got != tc.want {
+			t.Errorf("%s, several %v: %q, want %q", tc.repro, tc.several, got, tc.want)
+		}
+	}
+}

@@ -448,8 +448,8 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
 	}
-	if path := r.path(); rec.lookedAt() && rec.First.Wrong() && path != "PATH" {
-		leads = append(leads, [2]string{SendName, SendText("optool bundle"+r.ownOps()+" "+path+"/"+r.Capture, r)})
+	if path := r.below(r.Capture); rec.lookedAt() && rec.First.Wrong() && path != "" {
+		leads = append(leads, [2]string{SendName, SendText("optool bundle"+r.ownOps()+" "+path, r)})
 	}
 	return leads
 }
