@@ -39,7 +39,8 @@ in the last place, percentiles, the smallest tolerance that would pass, the ten 
 elements, where the errors are, and which mistakes reproduce the recorded value. It
 says if a wrong result equals an argument or a result of another call.
 
-explain takes the worst value of the first wrong call. Choose others by --target, --op
+explain takes the worst value of the first wrong call, one whose cause is known if there
+is one, and names the other wrong values. Choose others by --target, --op
 and --where 'id in [12, 19]'; --all explains every wrong call in the order of the
 program. The exit codes are those of replay.`,
 		Example: `  optool explain op_tools_results
@@ -101,16 +102,19 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	defer call.Close()
 	outcome := call.Compare()
 	found := results.OfReplay(e, outcome, "", "")
-	at, err := o.choose(found.Results)
-	if err != nil {
+	if _, err := o.choose(found.Results, nil); err != nil {
 		return 0, err
 	}
 	all, err := new(searches).causesOf(ctx, paths, e, call, outcome, &causes.Allowance{})
 	if err != nil {
 		return 0, err
 	}
+	at, err := o.choose(found.Results, all)
+	if err != nil {
+		return 0, err
+	}
 	x := inFull(call, &outcome.Results[at], found.Results[at], all)
-	x.Again = o.repro(e)
+	x.Again, x.Others = o.repro(e), otherValues(found.Results, at, all)
 	if dir := recordingAbove(e); dir != "" && x.Unexplained && outcome.Results[at].Phase == replay.Backward &&
 		keptWrong(e, outcome, all) {
 		x.Step = strings.Join(o.command("step", quotePath(dir)), " ")
@@ -148,12 +152,56 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 	return x
 }
 
-// choose is the number of the result to explain: the one of --target, or the worst.
-func (o *explainOptions) choose(rs []*reports.Result) (int, error) {
+// causeOf is the first cause of a value, nil if none was found.
+func causeOf(r *reports.Result, found []reports.Cause) *reports.Cause {
+	for i := range found {
+		if c := &found[i]; !c.Pattern && slices.Contains(c.Targets, r.Target) {
+			return c
+		}
+	}
+	return nil
+}
+
+// shownOthers is how many other wrong values of a call are named.
+const shownOthers = 4
+
+// otherValues says what is known of the other wrong values of a call; "" if there are none.
+func otherValues(rs []*reports.Result, at int, found []reports.Cause) string {
+	var parts []string
+	n := 0
+	for i, r := range rs {
+		if i == at || !r.Finding() || r.Target == rs[at].Target {
+			continue
+		}
+		if n++; n > shownOthers {
+			continue
+		}
+		text := r.Target + ": no cause found"
+		if c := causeOf(r, found); c != nil {
+			text = r.Target + ": " + c.Text
+			if slices.Contains(c.Targets, rs[at].Target) {
+				text = r.Target + ": the same cause"
+			}
+		}
+		parts = append(parts, text)
+	}
+	if n > shownOthers {
+		parts = append(parts, fmt.Sprintf("%d more", n-shownOthers))
+	}
+	if n == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + " (--target VALUE explains one)"
+}
+
+// choose is the number of the result to explain: the one of --target, or the worst; among those, the first with a cause,
+// which is the one that replay tells.
+func (o *explainOptions) choose(rs []*reports.Result, found []reports.Cause) (int, error) {
 	if o.target == "" {
 		at := 0
 		for i, r := range rs {
-			if r.Verdict.Rank() > rs[at].Verdict.Rank() {
+			switch worse := r.Verdict.Rank() - rs[at].Verdict.Rank(); {
+			case worse > 0, worse == 0 && causeOf(rs[at], found) == nil && causeOf(r, found) != nil:
 				at = i
 			}
 		}

@@ -24,6 +24,7 @@ type Explanation struct {
 	Unexplained bool
 	Limit       func(index []int) (compare.Limit, error) // of an element; nil where there is none
 	Again       string                                   // the command that prints it again
+	Others      string                                   // what is known of the call's other wrong values
 	Step        string                                   // the command that finds a changed value; "" if none may be
 }
 
@@ -90,6 +91,10 @@ func (e *Explanation) Judgement(st reports.Style) string {
 	caused := slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern })
 	if e.Unexplained && !caused {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
+	}
+	if e.Others != "" {
+		const label = "also wrong:"
+		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Others), 2))
 	}
 	if e.Step != "" {
 		fmt.Fprintf(&b, "  %s\n  %s\n", st.Wrap(reports.KeptText+". This command tells:", 2), reports.Command(e.Step))
