@@ -78,7 +78,8 @@ func TestProgramOfCommand(t *testing.T) {
 		{capture, "optool replay --tables --op torch.exp /data/run", "/data/run/wrong", true},
 		{capture, `optool replay 'it'\''s/` + capture + "'", "", true},
 	} {
-		r := &Result{Op: "torch.exp", ForwardID: new(1), PID: new(7), Rank: new(0), Capture: tc.capture, Repro: &tc.repro}
+		r := &Result{Op: "torch.exp", ForwardID: new(1), PID: new(7), Rank: new(0), Capture: tc.capture,
+			Repro: &tc.repro}
 		if got := r.program(tc.several); got != tc.want {
 			t.Errorf("%s, several %v: %q, want %q", tc.repro, tc.several, got, tc.want)
 		}
