@@ -116,7 +116,8 @@ func (rec *Recording) Faults() (faults []Fault) {
 		}
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
-			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()), Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
+			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()),
+			Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults

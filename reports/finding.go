@@ -205,8 +205,8 @@ func (f *Finding) OnlyGradients() bool {
 func Searched(x Explained, of *Result) []Cause {
 	found := x.Causes
 	if x.Unsought {
-		return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
-			Text: of.unsoughtText(), Pattern: true, Unfinished: true})
+		return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID,
+			Targets: []string{of.Target}, Text: of.unsoughtText(), Pattern: true, Unfinished: true})
 	}
 	if !x.Short && !x.Kept || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
 		return found

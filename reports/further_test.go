@@ -11,8 +11,8 @@ import (
 	"github.com/optool/optool/compare/verdict"
 )
 
-// TestFurtherCauses: causes are looked for in all kinds of findings, also those of which the screen prints a line. Where
-// no time was left, the screen and each value say so, with the command that looks for the cause.
+// TestFurtherCauses: causes are looked for in all kinds of findings, also those of which the screen prints a line.
+// Where no time was left, the screen and each value say so, with the command that looks for the cause.
 func TestFurtherCauses(t *testing.T) {
 	var file bytes.Buffer
 	fmt.Fprintln(&file, `{"kind":"run","schema":1}`)

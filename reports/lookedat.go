@@ -97,8 +97,8 @@ func (rec *Recording) lookedAt() bool {
 
 func (rec *Recording) onDevice() bool { return rec.Run.Device != "" && rec.Run.Device != "none" }
 
-// below is a path below the PATH of a call's recording, as a word of a command, or PATH itself; "" where the command that
-// repeats the call does not tell.
+// below is a path below the PATH of a call's recording, as a word of a command, or PATH itself. It is "" where the
+// command that repeats the call does not tell.
 func (r *Result) below(rest string) string {
 	if r.Repro == nil {
 		return ""
@@ -110,7 +110,7 @@ func (r *Result) below(rest string) string {
 			return ""
 		}
 	}
-	dir := strings.TrimSuffix(word, "/"+r.Capture) // otherwise the call is the PATH, or one of several that are repeated
+	dir := strings.TrimSuffix(word, "/"+r.Capture) // otherwise it is the PATH already
 	if dir == "" {
 		return ""
 	}

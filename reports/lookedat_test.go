@@ -64,8 +64,8 @@ func TestLookedAt(t *testing.T) {
 	}
 }
 
-// TestProgramOfCommand: the command that shows how bad a wrong call is names the recording of its own program, in a word
-// that a shell takes for one.
+// TestProgramOfCommand: the command that shows how bad a wrong call is names the recording of its own program, in a
+// word that a shell takes for one.
 func TestProgramOfCommand(t *testing.T) {
 	const capture = "wrong/rank0/7-2026-11-25-22-46-43/torch.exp.1"
 	for _, tc := range []struct {

@@ -194,8 +194,8 @@ func otherValues(rs []*reports.Result, at int, found []reports.Cause) string {
 	return strings.Join(parts, "; ") + " (--target VALUE explains one)"
 }
 
-// choose is the number of the result to explain: the one of --target, or the worst; among those, the first with a cause,
-// which is the one that replay tells.
+// choose is the number of the result to explain: the one of --target, or the worst. Among those it is the first with a
+// cause, which is the one that replay tells.
 func (o *explainOptions) choose(rs []*reports.Result, found []reports.Cause) (int, error) {
 	if o.target == "" {
 		at := 0
