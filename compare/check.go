@@ -370,7 +370,7 @@ func (c *checker) count(r *Result, p *part, tol Tolerance) {
 func (c *checker) showWorst(r *Result, cl class, w candidate) {
 	r.WorstIndex = tensor.Unravel(w.at, c.got.Shape)
 	r.Actual, r.Expected = c.valuesAt(w.at)
-	r.WorstULP = c.worstULP(r)
+	r.WorstULP, r.Grid = c.worstULP(r), floatGrid(c.grid)
 	if c.override == nil && c.bound.ulps == 0 && c.bound.sum == 0 {
 		return
 	}

@@ -14,7 +14,8 @@ type Profile struct {
 	Numel    int
 	Equal    int // elements that are the reference rounded to the dtype
 	Infinite int // elements that are finite on one side only, or infinite with different signs
-	// Octaves counts the other elements by their distance from the rounded reference in units in the last place: less
+	// Octaves counts the other elements by their distance from the rounded reference in units in the last place of
+	// Result.Grid: less
 	// than 1, less than 2, less than 4, ...
 	Octaves []int
 	// Worst are the elements whose errors are largest compared with what the rule allows them, in this order: first
@@ -78,6 +79,10 @@ func NewProfile(got, ref *tensor.Tensor, r *Result) (*Profile, error) {
 	}
 	const block = 1 << 14
 	x, y := make([]float64, min(block, p.Numel)), make([]float64, min(block, p.Numel))
+	grid := got.DType
+	if r.Grid.IsFloat() {
+		grid = r.Grid
+	}
 	worst := -1
 	if r.WorstIndex != nil {
 		worst = tensor.Ravel(r.WorstIndex, got.Shape)
@@ -87,7 +92,7 @@ func NewProfile(got, ref *tensor.Tensor, r *Result) (*Profile, error) {
 		tensor.Load(got, lo, x[:k])
 		tensor.Load(ref, lo, y[:k])
 		for i := range k {
-			p.add(got, lo+i, x[i], y[i], rows, cols, worst, r.Limit)
+			p.add(got, grid, lo+i, x[i], y[i], rows, cols, worst, r.Limit)
 		}
 	}
 	return p, nil
@@ -105,9 +110,9 @@ func matrix(shape []int) (rows, cols int) {
 	return rows, cols
 }
 
-func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols, worst int,
+func (p *Profile) add(got *tensor.Tensor, grid tensor.DType, at int, x, exact float64, rows, cols, worst int,
 	limit func(index []int) Limit) {
-	want, ulps := Distance(got.DType, x, exact)
+	want, ulps := Distance(grid, x, exact)
 	switch {
 	case ulps == 0:
 		p.Equal++

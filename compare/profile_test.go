@@ -179,3 +179,19 @@ func TestProfileWorst(t *testing.T) {
 		t.Errorf("worst %v, %v ulp; %s at %v", order, ulps, r.Reason, r.WorstIndex)
 	}
 }
+
+// TestProfileUnits: a profile counts the units that the sentence of a failure counts, also where a value is precise to
+// a coarser dtype than its own.
+func TestProfileUnits(t *testing.T) {
+	got := tensor.New(tensor.Float64, []int{4}, []float64{1, 2, 0, 4})
+	ref := tensor.New(tensor.Float64, []int{4}, []float64{1, 2, 3, 4})
+	r := compare.Check(got, ref, compare.Model{ULPs: 1, Round: tensor.Float32}, compare.DefaultTolerance(tensor.Float64),
+		nil)
+	p, err := compare.NewProfile(got, ref, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Worst) == 0 || p.Worst[0].ULPs != r.WorstULP || !strings.Contains(r.Reason, "(1.078e+09 ulp)") {
+		t.Errorf("%+v, want %g ulp as in %q", p.Worst, r.WorstULP, r.Reason)
+	}
+}

@@ -24,6 +24,9 @@ type Result struct {
 	// WorstULP is that distance of the element at WorstIndex, which Reason says: it is worst by its bound, and
 	// others may be further off. NaN where it does not apply, and for complex dtypes.
 	WorstULP float64
+	// Grid is the dtype in which these units are counted: that of the value, or a coarser one that its elements are
+	// precise to. It is Invalid where elements were not compared.
+	Grid tensor.DType
 
 	// BoundRatio is the distance of the worst element over what its rule allows it, or
 	// over a smaller distance that sufficed to pass it: at most 1 if it passed. Where S was not
