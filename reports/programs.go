@@ -186,8 +186,10 @@ func (s *Summary) ProgramTable() (rows [][]string) {
 	return rows
 }
 
-// shownPrograms is how many programs a screen lists.
-const shownPrograms = 20
+const (
+	shownPrograms = 20  // programs that a screen lists
+	shownWrong    = 100 // of those with wrong calls
+)
 
 // WritePrograms prints a table of the programs, if the run has several.
 func (s *Summary) WritePrograms(w io.Writer, st Style) error {
@@ -202,9 +204,17 @@ func (s *Summary) WritePrograms(w io.Writer, st Style) error {
 		l.Right(i)
 	}
 	l.Whole(1)
+	wrong := 0
+	for _, p := range s.Programs() {
+		wrong += btoi(p.wrong())
+	}
 	for i, row := range rows[1:] {
-		if i == shownPrograms {
-			l.Line(fmt.Sprintf("... and %d more", len(rows)-1-i))
+		if i >= shownPrograms && (i >= wrong || i >= shownWrong) {
+			more := fmt.Sprintf("... and %d more", len(rows)-1-i)
+			if left := wrong - i; left > 0 {
+				more += fmt.Sprintf(", %d of them with wrong calls", left)
+			}
+			l.Line(more)
 			break
 		}
 		if err := l.Add(row...); err != nil {

@@ -78,3 +78,22 @@ func TestOneProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongProgramsAreListed: a screen lists all programs with wrong calls, and leaves out right ones.
+func TestWrongProgramsAreListed(t *testing.T) {
+	var calls [][2]any
+	for i := range 40 {
+		v := verdict.Pass
+		if i%8 != 0 {
+			v = verdict.Fail
+		}
+		calls = append(calls, [2]any{fmt.Sprintf("p%d/rank0", i), v})
+	}
+	var text bytes.Buffer
+	if err := programRun(t, calls...).Summary.WritePrograms(&text, Style{Width: 80}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(text.String(), " fail "); n != 35 || !strings.Contains(text.String(), "... and 5 more\n") {
+		t.Errorf("%d of 35 wrong programs:\n%s", n, text.String())
+	}
+}
