@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
@@ -48,13 +49,25 @@ func (rec *Recording) brief(all Sheet) Sheet {
 		for row := range all.Rows {
 			some := make([]any, len(at))
 			for i, k := range at {
-				some[i] = row[k]
+				if some[i] = row[k]; columns[i] == "relative_error" || columns[i] == "bound_ratio" {
+					some[i] = rounded(row[k])
+				}
 			}
 			if !yield(some) {
 				return
 			}
 		}
 	}}
+}
+
+// rounded is a number with the three digits that say how large an error is; details has all.
+func rounded(cell any) any {
+	if x, is := cell.(float64); is {
+		if y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64); err == nil {
+			return y
+		}
+	}
+	return cell
 }
 
 // mostSorted is how many results are sorted, in memory; more stay in the order in which they came.

@@ -111,3 +111,17 @@ func TestPatternIsNoCause(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestErrorsAreRounded: the results of a workbook have errors of three digits, its details all digits.
+func TestErrorsAreRounded(t *testing.T) {
+	r := &Result{Op: "torch.exp", RelativeError: new(Number(0.640519238)), Verdict: "fail"}
+	rec := &Recording{Results: &Results{}}
+	all := rec.SheetOf(slices.Values([]*Result{r}))
+	for sheet, want := range map[*Sheet]float64{&all: 0.640519238, new(rec.brief(all)): 0.641} {
+		for row := range sheet.Rows {
+			if got := row[slices.Index(sheet.Columns, "relative_error")]; got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+	}
+}
