@@ -185,8 +185,8 @@ func TestProfileWorst(t *testing.T) {
 func TestProfileUnits(t *testing.T) {
 	got := tensor.New(tensor.Float64, []int{4}, []float64{1, 2, 0, 4})
 	ref := tensor.New(tensor.Float64, []int{4}, []float64{1, 2, 3, 4})
-	r := compare.Check(got, ref, compare.Model{ULPs: 1, Round: tensor.Float32}, compare.DefaultTolerance(tensor.Float64),
-		nil)
+	model := compare.Model{ULPs: 1, Round: tensor.Float32}
+	r := compare.Check(got, ref, model, compare.DefaultTolerance(tensor.Float64), nil)
 	p, err := compare.NewProfile(got, ref, &r)
 	if err != nil {
 		t.Fatal(err)
