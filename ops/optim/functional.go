@@ -61,6 +61,7 @@ var functionalOps = []*opdef.Entry{
 		}, (*functionalAdagradArgs).plan),
 	adamaxOp,
 	rpropOp,
+	radamOp,
 }
 
 // countNote says what these functions do to the numbers of the steps.

@@ -472,7 +472,10 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 		if !rule.plain[1] {
 			root = math.Sqrt(1 - math.Pow(betas[1], steps+rule.lateIn[1]))
 		}
-		lost := 1.0 // how much larger the terms of the corrections are than these
+		factor, divided, few := rule.rectified.of(a.Beta2, steps)
+		size *= factor
+		// How much larger the terms of the corrections are than these, in roundings of the parameter.
+		lost := 1 + few*tensor.Float64.Eps()/a.Self[i].DType.Eps()
 		if a.tensors {
 			lost += math.Abs(size/rule.size) + 1/(root*root)
 		}
@@ -506,7 +509,11 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			if rule.again {
 				m = rule.averages[0].of(m, g)
 			}
-			rule.update(v, s, size/rule.root.of(sq, root, a.Eps), m, lost*s[2])
+			by := size
+			if divided {
+				by /= rule.root.of(sq, root, a.Eps)
+			}
+			rule.update(v, s, by, m, lost*s[2])
 		}
 	}
 	return f, nil

@@ -8,36 +8,37 @@ import (
 
 // A rule is the numbers and the forms of a step of an optimizer. Kernels with a mistake have others.
 type rule struct {
-	size     float64    // lr
-	averages [2]weights // of the gradient and of its square
-	coupled  float64    // times self is added to the gradient: weight decay
-	own      float64    // times the gradient is added to it
-	shrink   float64    // times self is taken away from it: decoupled weight decay
-	after    bool       // self shrinks after the step
-	root     root
-	power    power
-	late     float64    // is added to the number of the step
-	lateIn   [2]float64 // the same, for the correction of one average
-	plain    [2]bool    // the averages are not corrected for having begun as 0
-	old      [2]bool    // the update is made of the averages before the step
-	raw      bool       // the update is made of the gradient
-	again    bool       // the update is made of the average to which the gradient is added once more, as by Nesterov
-	first    bool       // the first step of a buffer is as all others
-	limit    bool       // amsgrad's largest average is not looked at
-	early    bool       // amsgrad's largest average is that before the step
-	inverse  bool       // the gradient is multiplied by the scale of the loss
-	whole    bool       // the square of the mean is not taken away from that of the squares
-	turned   [2]bool    // the average is corrected as the other one is due to be
-	alone    bool       // with nesterov the gradient is not added to the buffer
-	ahead    float64    // times the buffer is added to the gradient with nesterov
-	mean     weights    // of the average of the gradient, where another one is that of the updates
-	oldMean  bool       // that average is taken from before the step
-	upper    root       // of the average of the squares of updates
-	inverted bool       // the quotient of both roots is upside down
-	delta    delta
-	norm     norm
-	turn     turn
-	still    bool // the number of the step is not counted up
+	size      float64    // lr
+	averages  [2]weights // of the gradient and of its square
+	coupled   float64    // times self is added to the gradient: weight decay
+	own       float64    // times the gradient is added to it
+	shrink    float64    // times self is taken away from it: decoupled weight decay
+	after     bool       // self shrinks after the step
+	root      root
+	power     power
+	late      float64    // is added to the number of the step
+	lateIn    [2]float64 // the same, for the correction of one average
+	plain     [2]bool    // the averages are not corrected for having begun as 0
+	old       [2]bool    // the update is made of the averages before the step
+	raw       bool       // the update is made of the gradient
+	again     bool       // the update is made of the average to which the gradient is added once more, as by Nesterov
+	first     bool       // the first step of a buffer is as all others
+	limit     bool       // amsgrad's largest average is not looked at
+	early     bool       // amsgrad's largest average is that before the step
+	inverse   bool       // the gradient is multiplied by the scale of the loss
+	whole     bool       // the square of the mean is not taken away from that of the squares
+	turned    [2]bool    // the average is corrected as the other one is due to be
+	alone     bool       // with nesterov the gradient is not added to the buffer
+	ahead     float64    // times the buffer is added to the gradient with nesterov
+	mean      weights    // of the average of the gradient, where another one is that of the updates
+	oldMean   bool       // that average is taken from before the step
+	upper     root       // of the average of the squares of updates
+	inverted  bool       // the quotient of both roots is upside down
+	delta     delta
+	norm      norm
+	turn      turn
+	rectified rectification
+	still     bool // the number of the step is not counted up
 }
 
 // weights are those of what is kept of an average, and of what is new in it.

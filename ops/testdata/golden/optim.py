@@ -46,6 +46,9 @@ def calls():
     rprop = dict(step_size_min=0.3, step_size_max=1.1, etaminus=0.5, etaplus=1.25)
     for more in *forms, dict(maximize=True):
         yield "rprop", [*lists(), steps()], dict(rprop, **more)
+    radam = dict(lr=0.05, beta1=0.8, beta2=0.9, weight_decay=0.1, eps=1e-3)
+    for more in *forms, dict(maximize=True, decoupled_weight_decay=True):
+        yield "radam", [*lists(), [torch.tensor(7.), torch.tensor(1.)]], dict(radam, **more)
 
 
 if __name__ == "__main__":
