@@ -228,9 +228,7 @@ func (f *Finding) Wrong() bool {
 
 // fails reports whether a result of the call fails, as known or not.
 func (f *Finding) fails() bool {
-	return slices.ContainsFunc(f.Results, func(r *Result) bool {
-		return r.Verdict.Differs() || r.Verdict == verdict.Known
-	})
+	return slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Verdict.Wrong() })
 }
 
 // kind names what f says apart from numbers, places and files.

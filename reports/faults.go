@@ -106,7 +106,8 @@ func (rec *Recording) Faults() (faults []Fault) {
 	})
 	for _, o := range ops {
 		reads := rec.Summary.Reading() > 0 && o.onlyReads()
-		if (!o.differs() || reads) && o.Counts[verdict.Known] == 0 {
+		still := o.Counts[verdict.StillWrong] > 0
+		if (!o.differs() || reads) && o.Counts[verdict.Known] == 0 && !still {
 			continue
 		}
 		w := o.Worst
@@ -117,7 +118,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
 			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()),
-			Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
+			Known: !o.differs() && !still, OfTwo: o.repaired+o.still > 0,
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
@@ -180,20 +181,14 @@ func (o *OpSummary) callsText(among int, apart bool) string {
 	for _, v := range verdict.All() {
 		n := o.Counts[v]
 		total += n
-		switch v {
-		case verdict.Fail:
+		if v == verdict.Fail {
 			n -= reading + o.repaired
-		case verdict.Known:
-			n -= o.still
 		}
-		if n > 0 && (v.Differs() || v == verdict.Known) {
+		if n > 0 && v.Wrong() {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
 	slices.Reverse(parts)
-	if o.still > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s", o.still, WrongInBoth.Word()))
-	}
 	if o.repaired > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s", o.repaired, WrongInSecond.Word()))
 	}

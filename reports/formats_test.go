@@ -67,6 +67,7 @@ func TestFormats(t *testing.T) {
 	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
 	s.FailOn, s.Budget, s.Known = []verdict.Verdict{verdict.Warn}, &Budget{}, &KnownList{}
 	s.Generated, s.Precision, s.Facts, s.Unread = &Generated{}, &Precision{}, []Fact{{}}, []UnreadFile{{}}
+	s.Same = &Same{}
 	s.Missing = []string{"part 1/2 is missing"}
 	pid := 7
 	for _, program := range []string{"a", "b"} {
@@ -86,8 +87,8 @@ func TestFormats(t *testing.T) {
 	}
 	delete(m, "kind")
 	for _, v := range verdict.All() {
-		delete(m, string(v))
-		delete(m, "captures_"+string(v))
+		delete(m, v.Key())
+		delete(m, "captures_"+v.Key())
 	}
 	want := []string{}
 	for name := range m {

@@ -9,7 +9,8 @@ import (
 // wordsOf explain verdicts to people who do not know the program.
 var wordsOf = []Fact{
 	{string(verdict.Warn), "more than rounding usually does, but explained by a lower precision inside: look at it"},
-	{string(verdict.Known), "wrong, and already on the list of known failures, in the run before or in the recording compared with"},
+	{string(verdict.Known), "wrong, and already on the list of known failures"},
+	{string(verdict.StillWrong), "wrong, and was wrong before: in the run or in the recording compared with"},
 	{string(verdict.Mistrusted), "not judged: no error was seen, but that proves little: all zeros, or only rounding noise"},
 	{string(verdict.Unsupported), "not judged: optool has no reference for this operator, argument or dtype"},
 	{string(verdict.Skipped), "not judged for another reason, such as random numbers; the reason says which"},

@@ -86,7 +86,7 @@ func Past(old, now *Night, between []*Night) []*Night {
 func (c *ResultChange) fails() bool { return c.New != nil && c.New.fails() }
 
 // fails reports whether r is a failure, known or not.
-func (r *Result) fails() bool { return r.Finding() || r.Verdict == verdict.Known }
+func (r *Result) fails() bool { return r.Finding() || r.Verdict.Wrong() }
 
 // History says of the failures among the changes from old to now since when they fail: in the nights without a break,
 // from the last night on in which the value was right. Nights without the value, or that did not judge it, say nothing.
@@ -178,7 +178,7 @@ func (m marks) add(r *Result) {
 	switch {
 	case r.ofNoCall():
 		return
-	case r.Finding():
+	case r.Finding() || r.Verdict == verdict.StillWrong:
 		mark = 'x'
 	case r.Verdict == verdict.Known:
 		mark = 'k'

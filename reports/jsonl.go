@@ -181,7 +181,7 @@ func (j *JSONLines) Summary(s *Summary) error {
 		m["precision"] = s.Precision
 	}
 	if s.Same != nil {
-		m["same"] = s.Same
+		m["same_results"] = s.Same
 	}
 	if programs := s.Programs(); len(programs) > 0 {
 		m["programs"] = programs

@@ -282,7 +282,7 @@ func junitResult(r *Result, names caseNames) junitCase {
 		c.Out = "warn: " + reason
 	case verdict.Fail:
 		c.Failure = note
-	case verdict.Skipped, verdict.Mistrusted, verdict.Unsupported, verdict.Known:
+	case verdict.Skipped, verdict.Mistrusted, verdict.Unsupported, verdict.Known, verdict.StillWrong:
 		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + reason}
 	default:
 		c.Error = note

@@ -523,7 +523,7 @@ func newKnownValues(rec *Recording) *knownValues {
 		all.folders = all.folders || knownFolder(r) != "."
 		for _, key := range keysOf(r) {
 			switch {
-			case r.Verdict.Differs() || r.Verdict == verdict.Known:
+			case r.Verdict.Wrong():
 				all.worst[key] = all.worst[key].worse(r.extent())
 			case r.Within != nil: // another call made it
 			case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:

@@ -117,7 +117,7 @@ func (p *ProgramSummary) sum() {
 	for v, n := range p.counts {
 		p.Calls += n
 		switch {
-		case v.Differs():
+		case v.Differs() || v == verdict.StillWrong:
 			p.Failing += n
 		case v == verdict.Skipped || v == verdict.Mistrusted || v == verdict.Unsupported:
 			p.NotJudged += n

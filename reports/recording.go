@@ -264,7 +264,7 @@ type lastLine struct {
 	Undecided   bool              `json:"undecided,omitempty"`
 	Facts       []Fact            `json:"facts,omitempty"`
 	First       *Place            `json:"first,omitempty"`
-	Same        *Same             `json:"same,omitempty"`
+	Same        *Same             `json:"same_results,omitempty"`
 }
 
 func (rec *Recording) summarize() error {

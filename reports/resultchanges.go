@@ -47,7 +47,7 @@ const (
 // wanted orders verdicts by how much one would want to have them; what was compared
 // before and is not any more got worse.
 var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
-	verdict.Known, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
+	verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
@@ -60,7 +60,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		switch o := c.Old; {
 		case r.Verdict == verdict.Known:
 			c.Change = IsKnown
-			if o != nil && (o.Verdict == verdict.Known || o.Verdict.Differs()) && !r.limited() {
+			if o != nil && (o.Verdict.Wrong()) && !r.limited() {
 				c.Times = r.timesWorse(o.extent())
 			}
 		case r.unread():

@@ -165,7 +165,8 @@ func (s *Summary) Add(r *Result) {
 		s.worst = r.Verdict
 	}
 	s.opOf(r.Op).add(r)
-	if p := s.program; r.Verdict.Differs() && (p.worst == nil || worse(r, p.worst)) {
+	if p, v := s.program, r.Verdict; (v.Differs() || v == verdict.StillWrong) &&
+		(p.worst == nil || worse(r, p.worst)) {
 		keep := *r
 		p.worst = &keep
 	}
@@ -345,7 +346,7 @@ func (o *OpSummary) differs() bool {
 // compared and not judged. Reports for people have Judged, which adds up with NotJudged.
 func (s *Summary) Compared() int {
 	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted] +
-		s.Results[verdict.Known]
+		s.Results[verdict.Known] + s.Results[verdict.StillWrong]
 }
 
 // Judged is the number of values that were judged: that passed or did not, and not only in a way that proves little.
@@ -395,21 +396,21 @@ func (s *Summary) Counts() map[string]any {
 	s.endCapture()
 	m := map[string]any{"compared": s.Compared()}
 	for _, v := range verdict.All() {
-		m[string(v)] = s.Results[v]
-		m["captures_"+string(v)] = s.Captures[v]
+		m[v.Key()] = s.Results[v]
+		m["captures_"+v.Key()] = s.Captures[v]
 	}
 	return m
 }
 
 // Differs reports whether any result is a difference or a device's failure, or the
-// results of an operator are wrong all together. Calls that differ between two recordings and are wrong in both count.
+// results of an operator are wrong all together. What is still wrong counts, too.
 func (s *Summary) Differs() bool {
 	for v, n := range s.Results {
-		if n > 0 && v.Differs() {
+		if n > 0 && (v.Differs() || v == verdict.StillWrong) {
 			return true
 		}
 	}
-	return s.still() > 0 || s.together(verdict.Fail)
+	return s.together(verdict.Fail)
 }
 
 // Unwanted reports whether any capture's worst verdict, or that on all calls of an
@@ -446,8 +447,9 @@ func (s *Summary) Refused() bool {
 func (s *Summary) used() []verdict.Verdict {
 	s.endCapture()
 	var used []verdict.Verdict
-	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Known, verdict.Fail, verdict.Mistrusted,
-		verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash} {
+	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Known, verdict.StillWrong, verdict.Fail,
+		verdict.Mistrusted, verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error,
+		verdict.Timeout, verdict.Crash} {
 		if s.Captures[v] > 0 {
 			used = append(used, v)
 		}

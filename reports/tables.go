@@ -364,11 +364,11 @@ func (rec *Recording) SummarySheet() Sheet {
 		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()}, []any{"judged", s.Judged()},
 			[]any{"not_judged", s.NotJudged().NotJudged})
 		for _, v := range s.used() {
-			rows = append(rows, []any{"captures_" + v, s.Captures[v]})
+			rows = append(rows, []any{"captures_" + v.Key(), s.Captures[v]})
 		}
 		for _, v := range verdict.All() {
 			if s.Results[v] > 0 {
-				rows = append(rows, []any{"results_" + v, s.Results[v]})
+				rows = append(rows, []any{"results_" + v.Key(), s.Results[v]})
 			}
 		}
 	}

@@ -174,20 +174,24 @@ func (rec *Recording) sentence() string {
 	}
 	s.endCapture()
 	total, wrong, passed, warn := 0, 0, s.Captures[verdict.Pass], s.Captures[verdict.Warn]
-	listed := s.Captures[verdict.Known]
+	listed, still := s.Captures[verdict.Known], s.Captures[verdict.StillWrong]
 	for v, n := range s.Captures {
 		total += n
-		if v.Differs() {
+		if v.Differs() || v == verdict.StillWrong {
 			wrong += n
 		}
 	}
 	reading := s.Reading()
 	wrong -= reading
-	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
-	if repaired := s.repaired(); repaired > 0 {
-		text = fmt.Sprintf("%d of %s fail, %d differ since they are repaired, %d pass", wrong-repaired,
-			Count(total, "call"), repaired, passed)
+	repaired := s.repaired()
+	text := fmt.Sprintf("%d of %s fail", wrong-repaired, Count(total, "call"))
+	if still > 0 {
+		text += fmt.Sprintf(", %d of them %s", still, verdict.StillWrong)
 	}
+	if repaired > 0 {
+		text += fmt.Sprintf(", %d differ since they are repaired", repaired)
+	}
+	text += fmt.Sprintf(", %d pass", passed)
 	if total == 0 {
 		text = "no call was judged"
 	}
@@ -198,13 +202,7 @@ func (rec *Recording) sentence() string {
 		text += fmt.Sprintf(", %d only read other values", reading)
 	}
 	if listed > 0 {
-		as := "known"
-		if s.still() == listed {
-			as = "in the other recording"
-		} else if s.Known == nil { // the run before tells, no list
-			as = "before"
-		}
-		text += fmt.Sprintf(", %d fail as %s", listed, as)
+		text += fmt.Sprintf(", %d fail as known", listed)
 	}
 	if rest := total - wrong - reading - passed - warn - listed; rest > 0 {
 		text += fmt.Sprintf(", %d not judged", rest)

@@ -72,7 +72,7 @@ func (o *OpSummary) wrongIn(in WrongIn, v verdict.Verdict) {
 	switch {
 	case in == WrongInSecond && v == verdict.Fail:
 		o.repaired++
-	case in == WrongInBoth && v == verdict.Known:
+	case in == WrongInBoth && v == verdict.StillWrong:
 		o.still++
 	}
 }
@@ -82,15 +82,6 @@ func (s *Summary) repaired() (n int) {
 	s.endCapture()
 	for _, o := range s.ops {
 		n += o.repaired
-	}
-	return n
-}
-
-// still is how many calls are wrong in both recordings, and no further apart than what they were given.
-func (s *Summary) still() (n int) {
-	s.endCapture()
-	for _, o := range s.ops {
-		n += o.still
 	}
 	return n
 }

@@ -19,6 +19,7 @@ const (
 	Warn        Verdict = "warn"        // off by the rounding of a low-precision accumulator
 	Unsupported Verdict = "unsupported" // op, argument or dtype not known
 	Known       Verdict = "known"       // a failure that the list of known failures has
+	StillWrong  Verdict = "still wrong" // a failure that the run or recording compared with has, too
 	Fail        Verdict = "fail"        // off by more than rounding
 	Invalid     Verdict = "invalid"     // unreadable or inconsistent input
 	Error       Verdict = "error"       // could not be computed
@@ -29,7 +30,8 @@ const (
 // Rank is the place of v in All, -1 if it is none.
 func (v Verdict) Rank() int { return slices.Index(ranked, v) }
 
-var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Known, Fail, Invalid, Error, Timeout, Crash}
+var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Known, StillWrong, Fail, Invalid, Error,
+	Timeout, Crash}
 
 // All lists the verdicts from best to worst.
 func All() []Verdict { return slices.Clone(ranked) }
@@ -43,6 +45,9 @@ func List(vs []Verdict) string {
 	return strings.Join(names, ",")
 }
 
+// Key is the name of v as a field of JSON lines.
+func (v Verdict) Key() string { return strings.ReplaceAll(string(v), " ", "_") }
+
 // Worse returns the worse of two verdicts, in the order of All; the empty verdict
 // is better than all. A skipped or mistrusted part does not hide one that passed.
 func Worse(a, b Verdict) Verdict {
@@ -55,10 +60,13 @@ func Worse(a, b Verdict) Verdict {
 // Differs reports whether v is a difference or a device's failure.
 func (v Verdict) Differs() bool { return v == Fail || v == Timeout || v == Crash }
 
+// Wrong reports whether v is of a wrong value, be it new or not.
+func (v Verdict) Wrong() bool { return v.Differs() || v == StillWrong || v == Known }
+
 // Finding reports whether v is of something that its reader has to look at.
 func (v Verdict) Finding() bool {
 	switch v {
-	case Pass, Warn, Mistrusted, Skipped, Unsupported, Known:
+	case Pass, Warn, Mistrusted, Skipped, Unsupported, Known, StillWrong:
 		return false
 	}
 	return true

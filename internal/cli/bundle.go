@@ -207,7 +207,7 @@ func anonymous(r *reports.Result) *reports.Result {
 func valueOf(x *explanation.Explanation) bundle.Value {
 	plain := reports.Style{Width: 80} // the same call gives the same bytes
 	v := bundle.Value{Target: x.Result.Target, Text: x.Line()}
-	if f := x.Result.Verdict; f.Finding() || f == verdict.Known || f == verdict.Warn {
+	if f := x.Result.Verdict; f.Finding() || f.Wrong() || f == verdict.Warn {
 		v.Wrong, v.Text, v.Errors, v.Profile = true, x.Judgement(plain), x.Errors(plain), x.Profile
 	}
 	return v

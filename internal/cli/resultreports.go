@@ -30,8 +30,8 @@ type changedRun struct {
 	of          map[*reports.Result]*reports.ResultChange
 }
 
-// judge is the result of the new run as a report shows it. What the old run found too is known. What got worse fails,
-// also where it is only not judged any more.
+// judge is the result of the new run as a report shows it. What the old run found too is still wrong. What got worse
+// fails, also where it is only not judged any more.
 func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	change := c.of[r]
 	farWorse := change != nil && change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse)
@@ -45,7 +45,7 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 		is.Default, is.Setting, is.Verdict = r.Default, "--fail-on", cmp.Or(r.Default, verdict.Fail)
 	case farWorse:
 	case change.Change == reports.StaysBad && r.Verdict.Differs():
-		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.Known
+		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.StillWrong
 		is.Reason = "as in " + c.old + ": " + is.Reason
 	case change.Regressed() && !r.Verdict.Finding():
 		if was, _ := change.Verdicts(); was != "" {

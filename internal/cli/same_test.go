@@ -44,3 +44,22 @@ func TestSameAndWrong(t *testing.T) {
 		t.Errorf("nothing was judged:\n%s", got)
 	}
 }
+
+// TestStillWrongResults: what was wrong before and still is counts as wrong in the reports, not as known.
+func TestStillWrongResults(t *testing.T) {
+	dir := t.TempDir()
+	lines, md, html := filepath.Join(dir, "c.jsonl"), filepath.Join(dir, "c.md"), filepath.Join(dir, "c.html")
+	run(t, cli.ExitDiffers, "replay", "--json", lines, "testdata/rounding/c")
+	run(t, cli.ExitOK, "compare", "--results", "--markdown", md, "--html", html, lines, lines)
+	for _, file := range []string{md, html} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "1 of them still wrong") ||
+			!strings.Contains(string(text), "What is wrong") ||
+			strings.Contains(string(text), "Known failures") {
+			t.Errorf("%s:\n%.2000s", file, text)
+		}
+	}
+}

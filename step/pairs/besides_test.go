@@ -25,7 +25,7 @@ func TestBesides(t *testing.T) {
 		in    reports.WrongIn
 	}{
 		{[2]bool{}, verdict.Pass, ""},
-		{[2]bool{true, true}, verdict.Known, reports.WrongInBoth},
+		{[2]bool{true, true}, verdict.StillWrong, reports.WrongInBoth},
 		{[2]bool{true, false}, verdict.Fail, reports.WrongInFirst},
 		{[2]bool{false, true}, verdict.Fail, reports.WrongInSecond},
 	} {

@@ -314,7 +314,7 @@ func ofRepaired(reason string) string {
 
 // still keeps that a value is wrong in both recordings, and no further apart than its inputs: it is no difference.
 func (x *Rounding) still(r *reports.Result, why string) {
-	r.Verdict, r.Reason = verdict.Known, "wrong in both recordings: "+why
+	r.Verdict, r.Reason = verdict.StillWrong, "wrong in both recordings: "+why
 }
 
 // mostOfEqual is how far apart a result of equal arguments may be that nobody can judge.
@@ -386,7 +386,7 @@ func (x *Rounding) reads(c *compared, r *reports.Result) {
 // wrong already, and what is right by the inputs of its own recording.
 func (x *Rounding) follows(c *compared) {
 	wrong := slices.ContainsFunc(c.results, func(r *reports.Result) bool {
-		return x.states[r] == isWrong || r.Verdict == verdict.Known
+		return x.states[r] == isWrong || r.Verdict == verdict.StillWrong
 	})
 	for i, r := range c.results {
 		input := i < c.given || strings.HasPrefix(r.Target, "grad_output")

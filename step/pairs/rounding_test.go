@@ -76,7 +76,7 @@ func TestStillWrong(t *testing.T) {
 		return Judgement{Wrong: map[ValueName]string{{"forward", "output[0]"}: "off by one"}}
 	}}
 	x.Explain([]Looked{l})
-	if r.Verdict != verdict.Known || r.WrongIn != reports.WrongInBoth ||
+	if r.Verdict != verdict.StillWrong || r.WrongIn != reports.WrongInBoth ||
 		r.Reason != "wrong in both recordings: off by one" {
 		t.Errorf("the result is %s, wrong in %q: %s", r.Verdict, r.WrongIn, r.Reason)
 	}
