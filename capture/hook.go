@@ -93,11 +93,14 @@ type hookCall struct {
 	gradInputs             []span
 	gradOutputs            []span
 	changed                bool
-	pass                   *int64       // of the first gradient, nil if none has a number
-	gradient               int          // what was recorded next when its first gradient of an argument was there
-	passes                 []int64      // later ones that gave gradients of arguments
-	later                  []int        // where they began
-	held                   atomic.Int64 // how many bytes its values have, 1 more, once that is known
+	pass                   *int64 // of the first gradient, nil if none has a number
+	parted                 []backwardPart
+	arrived                *int64           // the pass of the last gradient that arrived
+	nested                 []nestedGradient // since then
+	gradient               int              // what was recorded next when its first gradient of an argument was there
+	passes                 []int64          // later ones that gave gradients of arguments
+	later                  []int            // where they began
+	held                   atomic.Int64     // how many bytes its values have, 1 more, once that is known
 }
 
 // A hookEvent holds the fields of an event by which calls are found.
@@ -129,6 +132,7 @@ type hookEvent struct {
 	Drawn      *int   `json:"drawn_from"`
 	Error      string `json:"error"`
 	Pass       *int64 `json:"pass"`
+	I          int    `json:"i"`
 	// Dtypes by type of device; nil: autocast was off.
 	Autocast   map[string]string `json:"autocast"`
 	Params     []string          `json:"params"`
@@ -169,23 +173,43 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 	}, true
 }
 
+// A backwardPart is a part of a backward pass through a call: from the last gradient that arrived up to the first that
+// the call gave, as places in the order of the recording.
+type backwardPart struct {
+	call       *hookCall
+	from, upTo int // upTo is 0 until it gave one
+}
+
+// A nestedGradient is that of an argument in a pass that goes on within another one.
+type nestedGradient struct {
+	pass     int64
+	argument int
+}
+
 // withinBackward gives, of each call that was made in the backward pass of another one, the ID of that: between the
-// gradient that arrived there and the first that it gave. Of several it is the one whose backward pass began last.
+// last gradient that arrived there and the first that it gave. Of several it is the one whose part began last.
 func withinBackward(calls []*hookCall) map[*hookCall]int {
-	passes := slices.DeleteFunc(slices.Clone(calls), func(c *hookCall) bool {
-		return c.backward < 0 || c.gradient <= c.backward+1 // nothing is between
+	var parts []backwardPart
+	for _, c := range calls {
+		for _, p := range c.parted {
+			if p.upTo > p.from {
+				parts = append(parts, p)
+			}
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b backwardPart) int {
+		return cmp.Or(a.from-b.from, a.call.backward-b.call.backward)
 	})
-	slices.SortFunc(passes, func(a, b *hookCall) int { return a.backward - b.backward })
 	inOrder := slices.SortedFunc(slices.Values(calls), func(a, b *hookCall) int { return a.order - b.order })
 	out := map[*hookCall]int{}
-	var open []*hookCall
+	var open []backwardPart
 	for _, c := range inOrder {
-		for len(passes) > 0 && passes[0].backward < c.order {
-			open, passes = append(open, passes[0]), passes[1:]
+		for len(parts) > 0 && parts[0].from <= c.order {
+			open, parts = append(open, parts[0]), parts[1:]
 		}
-		open = slices.DeleteFunc(open, func(o *hookCall) bool { return o.gradient <= c.order })
+		open = slices.DeleteFunc(open, func(p backwardPart) bool { return p.upTo <= c.order })
 		if len(open) > 0 {
-			out[c] = open[len(open)-1].id
+			out[c] = open[len(open)-1].call.id
 		}
 	}
 	return out
@@ -386,10 +410,41 @@ func (c *hookCall) add(e *hookEvent, s span, position *int) {
 		if e.Event == "grad_input" && len(c.gradInputs) == 0 {
 			c.gradient = *position
 		}
+		c.part(e, *position)
 		if e.Event == "grad_input" {
 			c.gradInputs = append(c.gradInputs, s)
 		} else {
 			c.gradOutputs = append(c.gradOutputs, s)
+		}
+	}
+}
+
+// part notes that a gradient arrived, or that the call gave one. A pass in which none arrived goes on within the call's
+// own: the backward pass of a function of the program asks for gradients of what it saved (autograd.grad). If the
+// function then gives a gradient of the same argument, that of the inner pass went into it and no further.
+func (c *hookCall) part(e *hookEvent, position int) {
+	last := len(c.parted) - 1
+	begun := last >= 0 && c.parted[last].upTo == 0
+	if e.Event == "grad_output" {
+		if !begun {
+			c.parted = append(c.parted, backwardPart{call: c})
+			last++
+		}
+		c.parted[last].from, c.arrived, c.nested = position, e.Pass, nil
+		return
+	}
+	if e.Pass != nil && c.arrived != nil && *e.Pass != *c.arrived {
+		if begun {
+			c.nested = append(c.nested, nestedGradient{*e.Pass, e.I})
+		}
+		return
+	}
+	if begun {
+		c.parted[last].upTo = position
+	}
+	for _, g := range c.nested {
+		if i := slices.Index(c.passes, g.pass); i >= 0 && g.argument == e.I {
+			c.passes, c.later = slices.Delete(c.passes, i, i+1), slices.Delete(c.later, i, i+1)
 		}
 	}
 }

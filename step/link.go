@@ -174,7 +174,8 @@ func (l *linker) read(v *Value) {
 		l.lay[at] = v
 	}
 	// What an inner call reads of the outside, the outer call reads.
-	if w := v.From.Value; w != nil && v.From.How != IsChanged && (l.outer == nil || w.Call.Order >= l.outer.Order) {
+	if w := v.From.Value; w != nil && v.From.How != IsChanged && (l.outer == nil || w.Call.Order >= l.outer.Order) &&
+		!v.isOwnOf(w) {
 		w.readers = append(w.readers, v)
 	}
 	switch {

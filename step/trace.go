@@ -170,6 +170,7 @@ type Call struct {
 	Process *Process
 	Step    *Step // nil for calls that belong to none
 	outer   *Call // the call that made this one, nil if the program did
+	inside  *Call // the call in whose backward pass this one was made, nil if it was in none
 
 	Inputs, Outputs, Grads, GradOutputs []*Value
 	later                               []*Value // gradients of inputs in later backward passes
@@ -485,10 +486,16 @@ func New(calls []*Call) *Trace {
 	return t
 }
 
-// nest finds the call that made each one: the recording numbers it, and it comes before all that it made.
+// nest finds the call that made each one: the recording numbers it, and it comes before all that it made. So it finds
+// the call in whose backward pass each one was made.
 func (p *Process) nest() {
 	var open []*Call
+	numbered := map[int]*Call{}
 	for _, c := range p.Calls {
+		if c.Entry.WithinBackward >= 0 {
+			c.inside = numbered[c.Entry.WithinBackward]
+		}
+		numbered[c.Entry.ID] = c
 		for len(open) > 0 && (c.Entry.Within < 0 || open[len(open)-1].Entry.ID != c.Entry.Within) {
 			open = open[:len(open)-1]
 		}

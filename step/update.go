@@ -302,8 +302,12 @@ func (p *Process) parameterReadings() [][]*Value {
 }
 
 // givenTwice reports whether the gradient of a parameter through the call is that through another one, too: one that
-// made the call, if that was judged, or else one of those that the call made.
+// made the call, if that was judged, or else one of those that the call made. So is that within the backward pass of
+// another call which gives it.
 func (v *Value) givenTwice(inner []*Call) bool {
+	if v.giver() != nil {
+		return true
+	}
 	reads := func(c *Call) bool {
 		return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(u *Value) bool { return u.Address == v.Address })
 	}
