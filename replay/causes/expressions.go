@@ -353,7 +353,10 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 	n := 0
 	for _, a := range arithmetics(e.got.DType) {
 		for f := range expressions(of, a.round, v.changed) {
-			if n++; !v.are(f.f, e.got.DType) || !e.got.DType.IsFloat() && !v.whole(f.f, e.got.DType) {
+			if n++; n%spentEach == 0 && c.spent(&v) {
+				return false
+			}
+			if !v.are(f.f, e.got.DType) || !e.got.DType.IsFloat() && !v.whole(f.f, e.got.DType) {
 				continue
 			}
 			text := e.text(f.text()) + a.text
@@ -368,8 +371,17 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 			}
 		}
 	}
-	c.Work.Elements(tried * n)
-	return !c.Work.Over()
+	return !c.spent(&v)
+}
+
+// spentEach is after how many expressions the elements that they looked at are counted as work.
+const spentEach = 256
+
+// spent counts the elements that expressions looked at since the last time, and reports whether the work is done.
+func (c *Search) spent(v *elementwise) bool {
+	c.Work.Elements(v.looked)
+	v.looked = 0
+	return c.Work.Over()
 }
 
 // whole reports whether f of the operands is a number of a dtype without fractions everywhere. What is cut to be one is
@@ -578,7 +590,10 @@ func (c *Search) mirrored(e *expressible, fails []Wrong) {
 }
 
 // elementwise are some elements of a value, with those of operands and, for a gradient, the incoming one.
-type elementwise struct{ got, want, x, y, up []float64 }
+type elementwise struct {
+	got, want, x, y, up []float64
+	looked              int // at so many elements
+}
 
 func (e *expressible) sampled(x, y *tensor.Tensor, where *region) elementwise {
 	v := elementwise{got: sample(e.got), want: sample(e.want), x: sample(x), y: sample(y)}
@@ -721,6 +736,7 @@ func (v *elementwise) are(f func(x, y float64) float64, dt tensor.DType) bool {
 func (v *elementwise) nearly(f func(x, y float64) float64, dt tensor.DType, eps, size float64) bool {
 	right, wrong := 0, 0
 	for i, got := range v.got {
+		v.looked++
 		z := f(v.x[i], v.y[i])
 		if v.up != nil {
 			z *= v.up[i]
