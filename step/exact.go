@@ -63,6 +63,7 @@ func (p *Process) exact(ctx context.Context, decisions bool, opt Options) ([]Bre
 	x.averaged = func(c *Call) {
 		switch s := c.Step; {
 		case s == nil || len(c.Outputs) == 0: // it raised: checkpointing stops so
+		case c.inJudged() && c.random == "": // the call that made it was run as a whole
 		case c.random == "":
 			s.Bridged = append(s.Bridged, c)
 		default:

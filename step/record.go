@@ -458,11 +458,11 @@ func (c *Call) hasGradient(v *Value) bool {
 		slices.ContainsFunc(c.Step.tailLike[shapeSum(turned)], like))
 }
 
-// NotRun counts the calls that could not be run again.
+// NotRun counts the calls that could not be run again, but for those inside of a call that was judged as a whole.
 func (t *Trace) NotRun() int {
 	n := 0
 	for _, c := range t.Calls() {
-		if c.Failed != "" {
+		if c.Failed != "" && !c.inJudged() {
 			n++
 		}
 	}
