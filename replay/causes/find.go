@@ -424,6 +424,9 @@ func (m Mistake) likely(x, due float64, n int) float64 {
 	switch {
 	case m.Expected:
 	case x == math.Trunc(x) && due == math.Trunc(due) && math.Abs(x-due) == 1:
+		if m.Known {
+			return 2 * stepBits
+		}
 		return stepBits
 	case m.Known || due == 0:
 	case x == 2*due || 2*x == due || x == -due:
@@ -438,7 +441,8 @@ func (m Mistake) likely(x, due float64, n int) float64 {
 const fewMultiples = 8
 
 // stepBits are how many one element explains at most that is the whole number beside the one that is due: whatever
-// changes an operand a little lifts some elements over a step.
+// changes an operand a little lifts some elements over a step. It explains twice as many to a mistake that is known of
+// the operator, such as another rounding of halves.
 const stepBits = 2
 
 // doubledBits are how many one element explains at most that is twice or half of what is due, or its negative: a

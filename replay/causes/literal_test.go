@@ -347,4 +347,8 @@ func TestLikelyElements(t *testing.T) {
 	if bits := Evidence(next, steps, next); bits > 5*stepBits {
 		t.Errorf("whole numbers beside those that are due: %v bits", bits)
 	}
+	// Eight halves that are rounded to the other side are evidence enough for a rounding that is known of torch.round.
+	if bits := 8 * (Mistake{Known: true}).likely(-1, 0, 42); bits < leastBits+8 {
+		t.Errorf("a known mistake of eight elements: %v bits", bits)
+	}
 }
