@@ -4,7 +4,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -61,7 +60,7 @@ const cancelsSums = "the variance is made of the sum of squares less n times the
 // which they are; nil if they are none.
 func (c *Search) cancelledOf(x, got, want *tensor.Tensor) (made *tensor.Tensor, bits float64, text string) {
 	v := elements(x)
-	s, read := c.spreads(x, v, got)
+	s, read := c.spreads(x, v, got, want)
 	if s == nil {
 		return nil, 0, ""
 	}
@@ -113,54 +112,67 @@ type spreadReader struct {
 }
 
 // spreads are the variances that a call computes of x, whose elements are v, and how they are read from a result; nil
-// if it computes none.
-func (c *Search) spreads(x *tensor.Tensor, v []float64, got *tensor.Tensor) (*variances, *spreadReader) {
-	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+// if it computes none. The due result tells whether it is variances or their roots, and the arguments of a
+// normalisation tell which elements it takes together.
+func (c *Search) spreads(x *tensor.Tensor, v []float64, got, want *tensor.Tensor) (*variances, *spreadReader) {
 	args := map[string]value.Value{}
 	for _, a := range c.Bound.Arguments() {
 		args[a.Name] = a.Python()
 	}
-	switch name {
-	case "var", "std", "var_mean", "std_mean":
+	if !slices.Equal(x.Shape, got.Shape) {
 		s := spreadOf(v, groupsAlong(x.Shape, reducedDims(args["dim"], x.Dim())))
-		if len(s.n) != got.Numel() {
-			return nil, nil
+		for _, root := range []bool{false, true} {
+			if len(s.n) == got.Numel() && s.isMultipleOf(elements(want), root) {
+				return s, ofDeviation(root)
+			}
 		}
-		return s, ofDeviation(strings.HasPrefix(name, "std"))
+		return nil, nil
 	}
 	eps, ok := args["eps"].(float64)
-	if !ok || !slices.Equal(x.Shape, got.Shape) || x.Dim() < 2 {
+	if !ok || x.Dim() < 2 {
 		return nil, nil
 	}
 	channels := x.Shape[1]
 	inner := tensor.Numel(x.Shape[2:])
+	shape, ofShape := args["normalized_shape"].(*value.Sequence)
+	groups, ofGroups := args["num_groups"].(int64)
+	ofInstances, _ := args["use_input_stats"].(bool)
+	ofBatch, _ := args["training"].(bool)
 	var group func(i int) int
-	switch name {
-	case "layer_norm":
-		shape, ok := args["normalized_shape"].(*value.Sequence)
-		if !ok {
-			return nil, nil
-		}
+	switch {
+	case ofShape:
 		width := tensor.Numel(x.Shape[max(0, x.Dim()-len(shape.Items)):])
 		group = func(i int) int { return i / width }
-	case "group_norm":
-		groups, ok := args["num_groups"].(int64)
-		if !ok || groups < 1 || channels%int(groups) != 0 {
-			return nil, nil
-		}
+	case ofGroups && groups > 0 && channels%int(groups) == 0:
 		width := channels / int(groups) * inner
 		group = func(i int) int { return i / width }
-	case "instance_norm":
+	case ofInstances:
 		group = func(i int) int { return i / inner }
-	case "batch_norm":
-		if training, _ := args["training"].(bool); !training {
-			return nil, nil
-		}
+	case ofBatch:
 		group = func(i int) int { return i / inner % channels }
 	default:
 		return nil, nil
 	}
 	return spreadOf(v, group), c.ofNormalised(eps)
+}
+
+// isMultipleOf reports whether what is due are the variances, or their roots, times one number.
+func (s *variances) isMultipleOf(due []float64, root bool) bool {
+	const near = 1e-3 // far from what another statistic of two groups gives
+	first := math.NaN()
+	for g, y := range due {
+		k := y / s.vari[g]
+		if root {
+			k *= y
+		}
+		if math.IsNaN(first) {
+			first = k
+		}
+		if s.vari[g] > 0 && !(math.Abs(k/first-1) < near) {
+			return false
+		}
+	}
+	return len(due) > 1
 }
 
 // spreadOf are means and variances of groups of elements.
