@@ -91,7 +91,8 @@ func TestMutants(t *testing.T) {
 				what := fmt.Sprintf("mutant %d of %d: %s of %s: %s", i, n, rel, filepath.Base(from), how)
 				fuzzcheck.Returns(t, what, func() {
 					var again outcome
-					fuzzcheck.Bounded(t, 1, 1<<30, func() { // of eight commands, also under the race detector
+					// Of eight commands that judge all calls, also under the race detector.
+					fuzzcheck.Bounded(t, 1, 3<<29, func() {
 						o := optool(t, f.compare(sound, dir)...)
 						o.judge(t, rel, against[from])
 						if o.code == cli.ExitOK && o.failed == 0 && len(o.passes) < len(against[from].passes) {
