@@ -132,24 +132,28 @@ func TestNightly(t *testing.T) {
 	}
 }
 
+// runNight runs the script of docs/ci.md on the folder run of dir, after a command that can read $CAPTURES.
+func runNight(t *testing.T, dir, before string, env ...string) (out string, code int) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", before+"; exec sh "+root+"/docs/nightly.sh run")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt", "CAPTURES="+root+"/fixtures/captures")
+	cmd.Env = append(cmd.Env, env...)
+	b, _ := cmd.CombinedOutput() // the exit code says how it ended
+	return string(b), cmd.ProcessState.ExitCode()
+}
+
 // TestFirstNights: before the first good night, the script says what changed since the night before.
 func TestFirstNights(t *testing.T) {
 	dir := t.TempDir()
-	script, err := filepath.Abs("../../docs/nightly.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	captures, err := filepath.Abs("../../fixtures/captures/autocompare")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, night := range []struct{ before, says string }{{"cp -R " + captures + " run", "First wrong call"},
+	for _, night := range []struct{ before, says string }{{"cp -R $CAPTURES/autocompare run", "First wrong call"},
 		{"find run -path '*/cpu/*.pth' | while read f; do cp $f $(dirname $(dirname $f))/device; done",
 			"repaired: torch.bmm, 1 call"}} {
-		cmd := exec.Command("sh", "-c", night.before+"; sh "+script+" run")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt")
-		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), night.says) {
+		if out, _ := runNight(t, dir, night.before); !strings.Contains(out, night.says) {
 			t.Errorf("%q is missing in\n%s", night.says, out)
 		}
 	}
@@ -158,26 +162,15 @@ func TestFirstNights(t *testing.T) {
 // TestNightSince: the night in which a value that is still wrong was wrong first is kept.
 func TestNightSince(t *testing.T) {
 	dir := t.TempDir()
-	script, err := filepath.Abs("../../docs/nightly.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	captures, err := filepath.Abs("../../fixtures/captures")
-	if err != nil {
-		t.Fatal(err)
-	}
 	const again = "find run -type f -exec touch {} +"
 	since := ""
-	for i, before := range []string{"mkdir run && cp -R " + captures + "/v2 run", "cp -R " + captures + "/autocompare run",
-		again, again} {
-		cmd := exec.Command("sh", "-c", before+"; exec sh "+script+" run")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt", "NIGHTS=1")
-		out, _ := cmd.CombinedOutput()
+	for i, before := range []string{"mkdir run && cp -R $CAPTURES/v2 run", "cp -R $CAPTURES/autocompare run", again,
+		again} {
+		out, _ := runNight(t, dir, before, "NIGHTS=1")
 		if i == 1 {
-			_, since, _ = strings.Cut(strings.TrimSpace(string(out)), "reports of this night: ")
+			_, since, _ = strings.Cut(strings.TrimSpace(out), "reports of this night: ")
 		}
-		if i > 0 && !strings.Contains(string(out), "wrong since "+since+"/run.jsonl, ") {
+		if i > 0 && !strings.Contains(out, "wrong since "+since+"/run.jsonl, ") {
 			t.Errorf("night %d: want since %s:\n%s", i, since, out)
 		}
 	}
@@ -187,29 +180,18 @@ func TestNightSince(t *testing.T) {
 // night, and names it at the end.
 func TestNightIsTheLast(t *testing.T) {
 	dir := t.TempDir()
-	script, err := filepath.Abs("../../docs/nightly.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	captures, err := filepath.Abs("../../fixtures/captures")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, night := range []struct {
 		name, before, says string
 		code               int
 	}{
-		{"nothing wrong", "mkdir run && cp -R " + captures + "/v2 run", "reports of this night: history/night-2", 0},
-		{"a fault", "mv history/night-2* history/night-9; cp -R " + captures + "/autocompare run",
+		{"nothing wrong", "mkdir run && cp -R $CAPTURES/v2 run", "reports of this night: history/night-2", 0},
+		{"a fault", "mv history/night-2* history/night-9; cp -R $CAPTURES/autocompare run",
 			"newly wrong: torch", 1},
 	} {
-		cmd := exec.Command("sh", "-c", night.before+"; exec sh "+script+" run")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt", "NIGHTS=1")
-		out, _ := cmd.CombinedOutput()
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		out, code := runNight(t, dir, night.before, "NIGHTS=1")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
 		tonight, _ := strings.CutPrefix(lines[len(lines)-1], "reports of this night: ")
-		if code := cmd.ProcessState.ExitCode(); code != night.code || !strings.Contains(string(out), night.says) {
+		if code != night.code || !strings.Contains(out, night.says) {
 			t.Errorf("%s: exit code %d, want %d and %q:\n%s", night.name, code, night.code, night.says, out)
 		}
 		nights, err := filepath.Glob(dir + "/history/night-*")

@@ -424,9 +424,6 @@ func (e *expressible) text(expression string) string {
 	return "it is computed as " + expression
 }
 
-// tried is at how many elements an expression is looked at, about.
-const tried = 4
-
 // An expressible is a value that may be an expression: a result, or a gradient with the incoming one.
 type expressible struct {
 	target    string

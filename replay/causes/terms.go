@@ -10,6 +10,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// tried is at how many elements terms are looked at, about.
+const tried = 4
+
 // termed are values that lack a term, or have one too many: a number times a function of one operand, or the product of
 // two. A gradient's term is multiplied by the incoming one.
 func (c *Search) termed(fails []Wrong) iter.Seq[Mistake] {
