@@ -67,10 +67,11 @@ func (a *adamaxArgs) plan() (*fusedStep, error) {
 	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
 		return nil, err
 	}
-	if err := wholeStep(form.numbers(a.StateSteps, a.Lr), a.Params, a.ExpAvgs, a.ExpInfs); err != nil {
+	rounded, err := wholeStep(a.Eps, form.numbers(a.StateSteps, a.Lr), a.Params, a.ExpAvgs, a.ExpInfs)
+	if err != nil {
 		return nil, err
 	}
-	sound := rule{size: elementOr(a.Lr, 0), coupled: a.WeightDecay,
+	sound := rule{size: elementOr(a.Lr, 0), coupled: a.WeightDecay, between: rounded,
 		averages: [2]weights{{a.Beta1, 1 - a.Beta1}, {a.Beta2, 1}}}
 	return countedStep(a.step, sound, a.slips(sound), a.StateSteps, true)
 }

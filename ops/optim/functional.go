@@ -67,8 +67,8 @@ var functionalOps = []*opdef.Entry{
 // countNote says what these functions do to the numbers of the steps.
 const countNote = "1 is added to state_steps first. "
 
-// betweenNote says what of these functions is not judged as a whole.
-const betweenNote = "In 16 bits the values between the calls are rounded, so that only the calls are judged."
+// betweenNote says how these functions round.
+const betweenNote = "In 16 bits the values between the calls are rounded, too, and the bound counts that."
 
 type (
 	functionalAdamArgs struct {
@@ -157,7 +157,8 @@ func (a *functionalAdamArgs) plan(decoupled bool) (*fusedStep, error) {
 		return nil, err
 	}
 	numbers := form.numbers(a.StateSteps, a.Lr, a.Beta1, a.Beta2)
-	if err := wholeStep(numbers, a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
+	rounded, err := wholeStep(a.Eps, numbers, a.Params, a.ExpAvgs, a.ExpAvgSqs)
+	if err != nil {
 		return nil, err
 	}
 	of := &adamArgs{Self: a.Params, Grads: a.Grads, ExpAvgs: a.ExpAvgs, ExpAvgSqs: a.ExpAvgSqs,
@@ -165,6 +166,7 @@ func (a *functionalAdamArgs) plan(decoupled bool) (*fusedStep, error) {
 		Beta2: elementOr(a.Beta2, 0), WeightDecay: a.WeightDecay, Eps: a.Eps, Amsgrad: a.Amsgrad, Maximize: a.Maximize,
 		tensors: form.tensors}
 	sound := of.rule(decoupled)
+	sound.between = rounded
 	return countedStep(of.step, sound, of.slips(sound), a.StateSteps, true)
 }
 
@@ -173,13 +175,16 @@ func (a *functionalRMSpropArgs) plan() (*fusedStep, error) {
 	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
 		return nil, err
 	}
-	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs); err != nil {
+	rounded, err := wholeStep(a.Eps, []*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs)
+	if err != nil {
 		return nil, err
 	}
 	of := &rmspropArgs{Self: a.Params, Grads: a.Grads, SquareAvgs: a.SquareAvgs, GradAvgs: a.GradAvgs,
 		MomentumBufferList: a.MomentumBufferList, Lr: elementOr(a.Lr, 0), Alpha: a.Alpha, Eps: a.Eps,
 		WeightDecay: a.WeightDecay, Momentum: a.Momentum, Centered: a.Centered, maximize: a.Maximize}
-	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, false)
+	sound := of.rule()
+	sound.between = rounded
+	return countedStep(of.step, sound, of.slips(sound), a.StateSteps, false)
 }
 
 func (a *functionalAdadeltaArgs) plan() (*fusedStep, error) {
@@ -187,12 +192,15 @@ func (a *functionalAdadeltaArgs) plan() (*fusedStep, error) {
 	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
 		return nil, err
 	}
-	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs, a.AccDeltas); err != nil {
+	rounded, err := wholeStep(a.Eps, []*tensor.Tensor{a.Lr}, a.Params, a.SquareAvgs, a.AccDeltas)
+	if err != nil {
 		return nil, err
 	}
 	of := &adadeltaArgs{Self: a.Params, Grads: a.Grads, SquareAvgs: a.SquareAvgs, AccDeltas: a.AccDeltas,
 		Lr: elementOr(a.Lr, 0), Rho: a.Rho, Eps: a.Eps, WeightDecay: a.WeightDecay, maximize: a.Maximize}
-	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, false)
+	sound := of.rule()
+	sound.between = rounded
+	return countedStep(of.step, sound, of.slips(sound), a.StateSteps, false)
 }
 
 func (a *functionalAdagradArgs) plan() (*fusedStep, error) {
@@ -201,12 +209,15 @@ func (a *functionalAdagradArgs) plan() (*fusedStep, error) {
 	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
 		return nil, err
 	}
-	if err := wholeStep(form.numbers(a.StateSteps, a.Lr), a.Params, a.StateSums); err != nil {
+	rounded, err := wholeStep(a.Eps, form.numbers(a.StateSteps, a.Lr), a.Params, a.StateSums)
+	if err != nil {
 		return nil, err
 	}
 	of := &adagradArgs{Self: a.Params, Grads: a.Grads, StateSums: a.StateSums, StateSteps: counted(a.StateSteps),
 		Lr: a.Lr, LrDecay: a.LrDecay, WeightDecay: a.WeightDecay, Eps: a.Eps, Maximize: a.Maximize}
-	return countedStep(of.step, of.rule(), of.slips(of.rule()), a.StateSteps, a.LrDecay != 0)
+	sound := of.rule()
+	sound.between = rounded
+	return countedStep(of.step, sound, of.slips(sound), a.StateSteps, a.LrDecay != 0)
 }
 
 // counted are the numbers of the steps, each one more.
@@ -250,7 +261,8 @@ func (a *functionalSGDArgs) plan() (*fusedStep, error) {
 	if err := form.leavesGradients(a.WeightDecay, a.Maximize); err != nil {
 		return nil, err
 	}
-	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params); err != nil {
+	rounded, err := wholeStep(0, []*tensor.Tensor{a.Lr}, a.Params)
+	if err != nil {
 		return nil, err
 	}
 	var buffers []*tensor.Tensor
@@ -265,10 +277,10 @@ func (a *functionalSGDArgs) plan() (*fusedStep, error) {
 	of := &sgdArgs{Self: a.Params, Grads: a.Grads, MomentumBufferList: buffers, WeightDecay: a.WeightDecay,
 		Momentum: a.Momentum, Dampening: a.Dampening, Lr: a.Lr, Nesterov: a.Nesterov, Maximize: a.Maximize,
 		IsFirstStep: len(buffers) == 0}
-	exact := func(_ tensor.DType, x float64) float64 { return x }
 	sound := of.rule()
+	sound.between = rounded
 	return mistakable(func(r rule) (*fusedStep, error) {
-		f, err := of.step(exact, r)
+		f, err := of.step(unrounded, r)
 		return f.ofParams(nil), err
 	}, sound, of.slips(sound))
 }
@@ -300,34 +312,34 @@ func (f updateForm) numbers(steps []*tensor.Tensor, more ...*tensor.Tensor) []*t
 }
 
 // ofParams is the step with its first list under the name that functions of torch.optim give it, which leave gradients
-// as they are, and with more changes.
+// as they are, and with more changes. Its calls round what is between them.
 func (f *fusedStep) ofParams(more map[string][]*tensor.Tensor) *fusedStep {
 	if f != nil {
-		f.names[0], f.names[1], f.more = "params", "", more
+		f.names[0], f.names[1], f.more, f.between = "params", "", more, true
 	}
 	return f
 }
 
-// wholeStep refuses lists of tensors with which the calls of a step round so much between each other that the step
-// cannot be judged as a whole, and complex ones, which are seen as pairs. Numbers that are given as tensors round what
-// is computed of them, too.
-func wholeStep(numbers []*tensor.Tensor, lists ...[]*tensor.Tensor) error {
+// wholeStep refuses complex lists, which are seen as pairs, lists whose dtype has no number as small as eps (0: there
+// is none), and numbers that are given as tensors of fewer bits than the lists.
+func wholeStep(eps float64, numbers []*tensor.Tensor, lists ...[]*tensor.Tensor) (b between, err error) {
 	for _, l := range lists {
 		for _, t := range l {
 			for _, n := range numbers {
 				if n != nil && !n.Wrapped && n.DType.IsFloat() && n.DType.Eps() > t.DType.Eps() {
-					return opdef.Unsupported("params", "the step is judged call by call: a number of it is a "+
+					return b, opdef.Unsupported("params", "the step is judged call by call: a number of it is a "+
 						"tensor of %s, in which the calls round", n.DType)
 				}
 			}
 			switch {
 			case t.DType.IsComplex():
-				return opdef.Unsupported("params", "the step is judged call by call: its parameters are complex")
-			case t.DType.IsFloat() && t.DType.Size() <= 2:
-				return opdef.Unsupported("params", "the step is judged call by call: the values between its "+
-					"calls are rounded to %s", t.DType)
+				return b, opdef.Unsupported("params", "the step is judged call by call: its parameters are complex")
+			case t.DType.IsFloat() && eps != 0 && t.DType.Round(eps) == 0:
+				return b, opdef.Unsupported("eps", "the step is judged call by call: eps is 0 in %s", t.DType)
+			case t.DType.IsHalf() && t.DType.Eps()/2 > b.unit:
+				b = between{t.DType.Eps() / 2, t.DType.SmallestNormal()}
 			}
 		}
 	}
-	return nil
+	return b, nil
 }

@@ -155,7 +155,8 @@ type fusedStep struct {
 	// rule gives, for parameter i, the function that replaces the values v of
 	// one element of each list by the new ones, and stores in s the magnitudes
 	// of the terms they are made of.
-	rule func(i int) func(v, s []float64)
+	rule    func(i int) func(v, s []float64)
+	between bool // the step is made of calls that round what is between them
 	// more are changes of single tensors.
 	more map[string][]*tensor.Tensor
 	// mistakes are steps that kernels take instead.
@@ -191,9 +192,16 @@ func (f *fusedStep) change(k, i int, scales bool) *tensor.Tensor {
 	for j, l := range f.lists {
 		ts[j] = l[i]
 	}
-	dt := ts[k].DType
+	dt, coarse := ts[k].DType, 1.0
 	if scales {
-		dt = tensor.Float64
+		dt, coarse = tensor.Float64, f.coarseness(i)
+	}
+	self := coarse
+	if coarse > 1 { // S counts roundings by eight half units
+		self, coarse = coarse*ofSelf/8, coarse*ofStates/8
+	}
+	if k == 0 {
+		coarse = self
 	}
 	return opdef.ZipN(dt, ts[k].Shape, func(dst []float64, src [][]float64) {
 		v, s := make([]float64, len(src)), make([]float64, len(src))
@@ -203,10 +211,34 @@ func (f *fusedStep) change(k, i int, scales bool) *tensor.Tensor {
 			}
 			rule(v, s)
 			if dst[e] = v[k]; scales {
-				dst[e] = s[k]
+				dst[e] = coarse * s[k]
 			}
 		}
 	}, ts...)
+}
+
+// coarseness is how much coarser than float32 the tensors of parameter i are, if the calls of the step round to them.
+func (f *fusedStep) coarseness(i int) float64 {
+	coarse := 1.0
+	for _, l := range f.lists {
+		if f.between && l[i].DType.IsHalf() {
+			coarse = max(coarse, elements.EpsOverFloat32(l[i].DType))
+		}
+	}
+	return coarse
+}
+
+// ErrorOf is the class of a step. One in 16 bits is rounded once, or its bound counts what is rounded before.
+func (f *fusedStep) ErrorOf() opdef.Error {
+	e := elements.ElementwiseError
+	for _, l := range f.lists {
+		for _, t := range l {
+			if t.DType.IsHalf() {
+				e.ULPs, e.Coarse = 1, f.between
+			}
+		}
+	}
+	return e
 }
 
 // newFusedStep refuses lists that do not belong together. Lists that are empty
@@ -509,11 +541,12 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			if rule.again {
 				m = rule.averages[0].of(m, g)
 			}
-			by := size
+			by, blur := size, 1.0
 			if divided {
-				by /= rule.root.of(sq, root, a.Eps)
+				divisor := func(sq float64) float64 { return rule.root.of(sq, root, a.Eps) }
+				by, blur = by/divisor(sq), rule.between.blur(divisor, sq)
 			}
-			rule.update(v, s, by, m, lost*s[2])
+			rule.update(v, s, by, m, blur*lost*s[2])
 		}
 	}
 	return f, nil
@@ -665,7 +698,8 @@ func (a *adagradArgs) step(rule rule) (*fusedStep, error) {
 			if v[2] = rule.averages[0].of(v[2], rule.power.of(g, g)); !rule.old[0] {
 				sq = v[2]
 			}
-			rule.update(v, s, size/rule.root.of(sq, 1, a.Eps), g, gs)
+			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
+			rule.update(v, s, size/divisor(sq), g, gs*rule.between.blur(divisor, sq))
 		}
 	}
 	return f, nil
@@ -713,7 +747,9 @@ func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 			if v[2] = squares.of(v[2], rule.power.of(g, g)); !rule.old[1] {
 				sq = v[2]
 			}
-			ratio := rule.upper.of(v[3], 1, a.Eps) / rule.root.of(sq, 1, a.Eps)
+			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
+			ratio := rule.upper.of(v[3], 1, a.Eps) / divisor(sq)
+			gs *= rule.between.blur(divisor, sq)
 			if rule.inverted {
 				ratio = 1 / ratio
 			}
@@ -804,8 +840,9 @@ func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 					sq -= m * m
 				}
 			}
-			root := rule.root.of(sq, 1, a.Eps)
-			by, size := g/root, cancelled*gs/root
+			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
+			root := divisor(sq)
+			by, size := g/root, cancelled*gs/root*rule.between.blur(divisor, sq)
 			if w := rule.averages[0]; a.Momentum > 0 && !rule.raw {
 				by, size = kept(v, s, buffer, w.keep, w.take*by, w.take*size)
 			}

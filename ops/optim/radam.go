@@ -82,13 +82,15 @@ func (a *radamArgs) plan() (*fusedStep, error) {
 		return nil, opdef.Unsupported("capturable", "the step is judged call by call: the numbers of an early step are "+
 			"tensors of few correct digits")
 	}
-	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
+	rounded, err := wholeStep(a.Eps, []*tensor.Tensor{a.Lr}, a.Params, a.ExpAvgs, a.ExpAvgSqs)
+	if err != nil {
 		return nil, err
 	}
 	of := &adamArgs{Self: a.Params, Grads: a.Grads, ExpAvgs: a.ExpAvgs, ExpAvgSqs: a.ExpAvgSqs,
 		StateSteps: counted(a.StateSteps), Lr: a.Lr, Beta1: a.Beta1, Beta2: a.Beta2, WeightDecay: a.WeightDecay,
 		Eps: a.Eps, Maximize: a.Maximize}
 	sound := of.rule(a.DecoupledWeightDecay)
+	sound.between = rounded
 	sound.root, sound.rectified = rootUncorrected, rectifyLate
 	slips := append(of.slips(sound),
 		slip{"eps is added after the root is corrected", func(r *rule) { r.root = rootPlus }},

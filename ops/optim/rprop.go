@@ -40,10 +40,11 @@ type turn struct {
 }
 
 func (a *rpropArgs) plan() (*fusedStep, error) {
-	if err := wholeStep(nil, a.Params, a.Prevs, a.StepSizes); err != nil {
+	rounded, err := wholeStep(0, nil, a.Params, a.Prevs, a.StepSizes)
+	if err != nil {
 		return nil, err
 	}
-	sound := rule{size: 1, turn: turn{same: a.Etaplus, other: a.Etaminus, least: a.StepSizeMin, most: a.StepSizeMax}}
+	sound := rule{size: 1, between: rounded, turn: turn{same: a.Etaplus, other: a.Etaminus, least: a.StepSizeMin, most: a.StepSizeMax}}
 	return countedStep(a.step, sound, a.slips(), a.StateSteps, false)
 }
 
@@ -78,9 +79,9 @@ func (a *rpropArgs) step(rule rule) (*fusedStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	turn := rule.turn
 	f.rule = func(i int) func(v, s []float64) {
-		dt := a.Params[i].DType
+		turn, dt := rule.turn, a.Params[i].DType
+		turn.same, turn.other = dt.Round(turn.same), dt.Round(turn.other) // they are put into a tensor
 		return func(v, s []float64) {
 			g, gs := rule.decayed(v, s, incoming(&v[1], 1, a.Maximize))
 			by, prev, size := g, v[2], v[3]

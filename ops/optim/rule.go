@@ -39,6 +39,40 @@ type rule struct {
 	turn      turn
 	rectified rectification
 	still     bool // the number of the step is not counted up
+
+	between between
+}
+
+// between is what the calls that a step is made of do to the values between them: nothing, or they round to 16 bits.
+type between struct {
+	unit, least float64 // half a unit in the last place of 1, and the smallest normal number
+}
+
+// How many roundings to 16 bits the calls of a step may do of what becomes a parameter, of its update, and of a state.
+// Numbers count that are rounded before they are multiplied.
+const (
+	ofSelf   = 2
+	ofUpdate = 12
+	ofStates = 5
+)
+
+// of is the magnitude of an update, as large as all its roundings are in units of those of the parameter.
+func (b between) of(size float64) float64 {
+	if b.unit == 0 {
+		return size
+	}
+	return max(size, b.least) * ofUpdate / ofSelf
+}
+
+// blur is how many times as many roundings there are of an update because its divisor is made of an average that may
+// be next to nothing in few bits.
+func (b between) blur(divisor func(sq float64) float64, sq float64) float64 {
+	off := ofStates * b.unit * b.least
+	if off == 0 {
+		return 1
+	}
+	low, high := divisor(max(sq-off, 0)), divisor(sq+off)
+	return 1 + (high-low)/low/(ofUpdate*b.unit)
 }
 
 // weights are those of what is kept of an average, and of what is new in it.
@@ -153,7 +187,7 @@ func (r *rule) update(v, s []float64, times, x, size float64) {
 	if v[0] -= times * x; r.after {
 		v[0] -= part(r.shrink, v[0])
 	}
-	s[0] += math.Abs(times) * size
+	s[0] += math.Abs(times) * r.between.of(size)
 }
 
 // A slip is what a kernel gets wrong of a rule.
