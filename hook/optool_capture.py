@@ -1374,7 +1374,7 @@ COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_in
 POINT_TO_POINT = ("isend", "irecv")
 SETS_GENERATOR = ("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all")
 DEVICES = ("cuda", "npu", "mlu", "musa", "xpu", "mps")  # modules of torch that may have these
-UPDATES = ("adam", "adamw", "sgd", "rmsprop", "adadelta", "adagrad", "adamax", "rprop", "radam")  # modules of torch.optim, and their functions
+UPDATES = ("adam", "adamw", "sgd", "rmsprop", "adadelta", "adagrad", "adamax", "rprop", "radam", "nadam", "asgd")  # modules of torch.optim, and their functions
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
 

@@ -631,7 +631,8 @@ class Recording(unittest.TestCase):
 
         for kind, options in (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(amsgrad=True)), \
                 (torch.optim.RMSprop, dict(centered=True)), (torch.optim.Adadelta, {}), (torch.optim.Adagrad, {}), \
-                (torch.optim.Adamax, {}), (torch.optim.Rprop, {}), (torch.optim.RAdam, {}), (Plain, {}):
+                (torch.optim.Adamax, {}), (torch.optim.Rprop, {}), (torch.optim.RAdam, {}), (torch.optim.NAdam, {}), \
+                (torch.optim.ASGD, {}), (Plain, {}):
             for foreach in False, True:
                 runs, path = [], os.path.join(self.path, "%s-%s" % (kind.__name__, foreach))
                 for recorded in False, True:

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,6 +63,8 @@ var functionalOps = []*opdef.Entry{
 	adamaxOp,
 	rpropOp,
 	radamOp,
+	nadamOp,
+	asgdOp,
 }
 
 // countNote says what these functions do to the numbers of the steps.
@@ -242,14 +245,14 @@ func countedStep(step func(rule) (*fusedStep, error), sound rule, slips []slip,
 	}
 	return mistakable(func(r rule) (*fusedStep, error) {
 		f, err := step(r)
-		if len(steps) == 0 {
+		if err != nil || len(steps) == 0 {
 			return f.ofParams(nil), err
 		}
 		after := steps
 		if !r.still {
 			after = counted(steps)
 		}
-		return f.ofParams(map[string][]*tensor.Tensor{"state_steps": after}), err
+		return f.ofParams(map[string][]*tensor.Tensor{"state_steps": after}), nil
 	}, sound, slips)
 }
 
@@ -315,7 +318,11 @@ func (f updateForm) numbers(steps []*tensor.Tensor, more ...*tensor.Tensor) []*t
 // as they are, and with more changes. Its calls round what is between them.
 func (f *fusedStep) ofParams(more map[string][]*tensor.Tensor) *fusedStep {
 	if f != nil {
-		f.names[0], f.names[1], f.more, f.between = "params", "", more, true
+		f.names[0], f.names[1], f.between = "params", "", true
+		if f.more == nil {
+			f.more = map[string][]*tensor.Tensor{}
+		}
+		maps.Copy(f.more, more)
 	}
 	return f
 }

@@ -156,7 +156,8 @@ type fusedStep struct {
 	// one element of each list by the new ones, and stores in s the magnitudes
 	// of the terms they are made of.
 	rule    func(i int) func(v, s []float64)
-	between bool // the step is made of calls that round what is between them
+	between bool       // the step is made of calls that round what is between them
+	either  *fusedStep // another step that is as right, nil if there is none
 	// more are changes of single tensors.
 	more map[string][]*tensor.Tensor
 	// mistakes are steps that kernels take instead.
@@ -374,6 +375,20 @@ func (f *fusedStep) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error)
 
 func (f *fusedStep) AfterScale() map[string][]*tensor.Tensor {
 	return f.changes(true)
+}
+
+// AfterElse are the values of the other step that is as right.
+func (f *fusedStep) AfterElse() map[string][][]*tensor.Tensor {
+	if f.either == nil {
+		return nil
+	}
+	out := map[string][][]*tensor.Tensor{}
+	for name, ts := range f.either.changes(false) {
+		for _, t := range ts {
+			out[name] = append(out[name], []*tensor.Tensor{t})
+		}
+	}
+	return out
 }
 
 func (f *fusedStep) Mistakes() []opdef.Mistake[any] { return f.mistakes }

@@ -40,7 +40,9 @@ type rule struct {
 	rectified rectification
 	still     bool // the number of the step is not counted up
 
-	between between
+	between  between
+	cache    cache
+	averaged mean
 }
 
 // between is what the calls that a step is made of do to the values between them: nothing, or they round to 16 bits.
