@@ -44,7 +44,8 @@ func (a *rpropArgs) plan() (*fusedStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	sound := rule{size: 1, between: rounded, turn: turn{same: a.Etaplus, other: a.Etaminus, least: a.StepSizeMin, most: a.StepSizeMax}}
+	sound := rule{size: 1, between: rounded,
+		turn: turn{same: a.Etaplus, other: a.Etaminus, least: a.StepSizeMin, most: a.StepSizeMax}}
 	return countedStep(a.step, sound, a.slips(), a.StateSteps, false)
 }
 
