@@ -15,11 +15,11 @@ var nadamOp = fusedOp("torch.optim.nadam.nadam", "nadam(Tensor[] params, Tensor[
 	"float eps) -> ()",
 	opdef.Doc{
 		Summary: "Step of NAdam of torch.optim, by calls of single tensors or of lists",
-		Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; mu_product *= mu(step); params -= " +
-			"lr * ((1-mu(step))/(1-mu_product) * grad + mu(step+1)/(1-mu_product*mu(step+1)) * m) / " +
-			"(sqrt(v/(1-beta2**step)) + eps)",
-		Notes: "mu(t) = beta1*(1 - 0.96**(t*momentum_decay)/2). weight_decay*params is added to grad, or, where it is " +
-			"decoupled, params is multiplied by 1 - lr*weight_decay. Older torch multiplies mu_product by mu(step) " +
+		Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; mu_product *= mu(step); " +
+			"params -= lr * ((1-mu(step))/(1-mu_product) * grad + mu(step+1)/(1-mu_product*mu(step+1)) * m) " +
+			"/ (sqrt(v/(1-beta2**step)) + eps)",
+		Notes: "mu(t) = beta1*(1 - 0.96**(t*momentum_decay)/2). weight_decay*params is added to grad, or, where " +
+			"it is decoupled, params is multiplied by 1 - lr*weight_decay. Older torch multiplies mu_product by mu(step) " +
 			"once more in the divisor of m where it updates single tensors. " + countNote + betweenNote,
 		Source: "torch.optim.NAdam",
 	}, (*nadamArgs).plan)
