@@ -13,6 +13,10 @@ import (
 // begins reports whether the first finding is about parameters that replicas begin the step with.
 func (p *part) begins() bool { return len(p.broken) > 0 && p.broken[0].begun }
 
+// astray reports whether nothing can be said of a value, since it follows from something that is wrong. What follows
+// from parameters that replicas begin with still lies in a known way.
+func (p *part) astray(n *info) bool { return n.astray() && !(p.begins() && n.places != nil) }
+
 // causes puts what moves replicas apart before what they began with.
 func (p *part) causes() {
 	if !p.begins() {

@@ -33,7 +33,7 @@ func (p *part) backward() {
 		if !p.transposed(s, sides) {
 			p.derived(s, sides)
 		}
-		if len(p.broken) > 0 && !p.broken[0].backward || len(p.dims) == 0 {
+		if len(p.broken) > 0 && !p.broken[0].backward && !p.begins() || len(p.dims) == 0 {
 			continue
 		}
 		for j := range s.out {
@@ -65,6 +65,8 @@ func (p *part) gradientKinds(values map[int]*array, places []place) []kind {
 		case q.kind == sharded:
 			out[m] = sharded
 		case p.equal(m, values, similar*values[p.ranks[0]].dtype.Eps()):
+			out[m] = replicated
+		case p.begins() && p.alike(m, values): // of replicas that moved apart
 			out[m] = replicated
 		default:
 			out[m] = partial
@@ -153,7 +155,7 @@ func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 				all = append(all, u)
 			}
 		}
-		if len(some) == 0 || len(all) == 0 || n.lost || n.guess || len(some)+len(all) > 8 {
+		if len(some) == 0 || len(all) == 0 || p.astray(n) || n.guess || len(some)+len(all) > 8 {
 			continue
 		}
 		want := p.column(sides, func(d *side) *array { return d.gradOuts[j] })
@@ -162,6 +164,7 @@ func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 		}
 		o := some[0].origin[m]
 		p.found(true, &violation{kind: "collective", site: o, ranks: p.ranks, backward: true, target: "grad[0]",
+			cause: p.begins(),
 			reason: fmt.Sprintf("the gradient of its argument is a partial sum over ranks %s. It is added to the "+
 				"replicated "+
 				"gradient of %s without an all_reduce between these ranks", rankList(d.groups[0]), s.first(p.ranks))})
@@ -227,7 +230,9 @@ func (p *part) dual(values map[int]*array, places []place) []place {
 // passGradient checks that the gradient that the ranks have together is the same on both sides of a call that passes
 // values from rank to rank.
 func (p *part) passGradient(s *site, sides map[int]*side) {
-	if len(s.in) == 0 || len(s.out) != 1 || !s.in[0].sound() || !s.out[0].sound() || s.in[0].guess || s.out[0].guess {
+	if len(s.in) == 0 || len(s.out) != 1 || slices.ContainsFunc([]*info{s.in[0], s.out[0]}, func(n *info) bool {
+		return n == nil || n.places == nil || n.guess || p.astray(n)
+	}) {
 		return
 	}
 	given := p.column(sides, func(d *side) *array { return d.gradOuts[0] })
@@ -237,7 +242,8 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	}
 	ranks := rankList(p.ranks)
 	broken := func(kind, why string) {
-		p.found(true, &violation{kind: kind, site: s, ranks: p.ranks, backward: true, target: "grad[0]", reason: why})
+		p.found(true, &violation{kind: kind, site: s, ranks: p.ranks, backward: true, target: "grad[0]", reason: why,
+			cause: p.begins()})
 		s.in[0].lost = true
 	}
 	from, to := p.dual(given, s.out[0].places), p.dual(made, s.in[0].places)
@@ -246,6 +252,7 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	}
 	if o := p.lateOrigin(s); to == nil && o != nil {
 		p.found(true, &violation{kind: "collective", site: o, ranks: p.ranks, backward: true, target: "grad[0]",
+			cause: p.begins(),
 			reason: fmt.Sprintf("the gradient of its argument is a partial sum over ranks %s. It reaches %s, whose ranks "+
 				"need the same gradient, without an all_reduce", ranks, s.first(p.ranks))})
 		s.in[0].lost = true
@@ -258,7 +265,7 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 		return
 	}
 	want, got := p.join(given, from), p.join(made, to)
-	if want == nil || got == nil || len(want.x) != len(got.x) {
+	if p.begins() || want == nil || got == nil || len(want.x) != len(got.x) {
 		return
 	}
 	got = got.reshaped(want.shape)

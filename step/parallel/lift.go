@@ -796,7 +796,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		p.forget(s)
 		return
 	}
-	known := !slices.ContainsFunc(s.in, (*info).astray)
+	known := !slices.ContainsFunc(s.in, p.astray)
 	text := p.argumentsText(s, sides)
 	mended, names := p.withFirst(s, sides)
 	if len(names) > 0 && (p.movedApart() || p.ownTables(s, sides)) {
@@ -835,7 +835,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	why += p.otherData(s, sides)
 	if !p.overcounted(s, sides, known) {
 		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",
-			reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
+			cause: p.begins(), reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
 				p.argumentsText(s, sides), rankList(p.ranks), why)})
 	}
 	p.guess(s, sides)
