@@ -1887,13 +1887,19 @@ class _Recorder:
         while steps and frame.f_back is not None and frame.f_code.co_name != "handle_torch_function":
             frame, steps = frame.f_back, steps - 1
         if frame.f_back is None or frame.f_code.co_name != "handle_torch_function":
-            return func
+            return self._method(func)
         code = frame.f_back.f_code
         if code is func.__code__ or not code.co_filename.startswith(self.directory):
             return func
         if code not in self.owns:
             self.owns[code] = next((f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)), func)
         return self.owns[code]
+
+    def _method(self, func):
+        """The method of torch's C++ class in whose place func is in torch.Tensor; func if there is none."""
+        tensor = self.torch.Tensor
+        name = next((name for name, f in vars(tensor).items() if f is func), None)
+        return getattr(tensor.__mro__[1], name, func) if name else func
 
     def called(self, func, args, kwargs):
         if type(func) is types.FunctionType:

@@ -521,6 +521,35 @@ class Recording(unittest.TestCase):
                          r"as one call: wrap=\['torch.nn.functional.relu'\]\n")
         self.assertIs(F.gelu, gelu)
 
+    def test_replaced_methods_run_once(self):
+        """torch's C++ methods look themselves up in torch.Tensor, where they find what replaced them."""
+        own = {name: getattr(torch.Tensor, name) for name in ("softmax", "exp", "sigmoid", "norm", "__matmul__")}
+
+        def halved(name, around=lambda f: f):
+            return around(lambda self, *args, **kwargs: own[name](self, *args, **kwargs) / 2)
+
+        new = {name: halved(name) for name in own}
+        new["exp"] = halved("exp", functools.wraps(own["exp"]))
+        for name, f in new.items():
+            original = vars(torch.Tensor).get(name)
+            self.addCleanup(*((delattr, torch.Tensor, name) if original is None else (setattr, torch.Tensor, name, original)))
+            setattr(torch.Tensor, name, f)
+        x = torch.rand(3, 3)
+
+        def run():
+            return [x.softmax(-1), x.exp(), x.sigmoid(), x.norm(), x @ x]
+
+        want = run()
+        with contextlib.redirect_stderr(io.StringIO()):
+            with optool_capture.record(self.path, wrap=["torch.Tensor.sigmoid"]):
+                got = run()
+        for a, b in zip(got, want):
+            self.equal(a, b)
+        for name, calls in ("softmax", 2), ("exp", 1), ("sigmoid", 2), ("norm", 2), ("matmul", 1):
+            self.assertEqual(len(self.named("torch.Tensor." + name)), calls, name)
+        outer, inner = self.named("torch.Tensor.softmax")
+        self.assertEqual((inner["within"], "replaced" in outer, "replaced" in inner), (outer["id"], True, False))
+
     def test_calls_inside_a_wrapper_name_it(self):
         def scaled(own):
             @functools.wraps(own)
