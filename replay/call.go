@@ -57,6 +57,7 @@ type Call struct {
 	mixed tensor.DType
 
 	values Values
+	kept   *Call // the call under the reading that Compare kept, in which causes are looked for; nil: this one
 
 	sampler *sampler // of a call that is checked in parts, once started; nil for others
 }

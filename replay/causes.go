@@ -36,7 +36,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	if c.opt.Device != nil {
 		return c.deviceCauses(fails, allowed)
 	}
-	c = c.requiring()
+	c = c.asRead().requiring()
 	var said []causes.Cause
 	for _, f := range fails {
 		if f.Mistake != "" && !slices.ContainsFunc(said, func(k causes.Cause) bool { return k.Text == f.Mistake }) {
@@ -71,6 +71,15 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 			return !slices.ContainsFunc(left, func(w causes.Wrong) bool { return w.Target == f.Target })
 		}))
 	})
+}
+
+// asRead is the call under the reading that Compare kept.
+func (c *Call) asRead() *Call {
+	if c.kept == nil {
+		return c
+	}
+	c.kept.values = c.values
+	return c.kept
 }
 
 // requiring is the call with arguments that require a gradient where one was recorded: see gradientsOf. What follows

@@ -315,7 +315,7 @@ func (r *comparison) tryReadings() {
 			continue
 		}
 		if !alt.out.bad() && (r.out.bad() || !alt.out.loose()) {
-			r.out, r.values = alt.out, alt.values
+			r.takeOver(alt)
 			return
 		}
 		if mixed := r.out.withForwardOf(alt.out); way.forward && r.out.bad() && !mixed.bad() {
@@ -329,8 +329,13 @@ func (r *comparison) tryReadings() {
 		ways = append(alt.versions(way), ways...)
 	}
 	if closer != nil {
-		r.out, r.values = closer.out, closer.values
+		r.takeOver(closer)
 	}
+}
+
+// takeOver keeps another reading and what the call gave under it.
+func (r *comparison) takeOver(alt *comparison) {
+	r.out, r.values, r.kept = alt.out, alt.values, alt.Call
 }
 
 // withForwardOf is an outcome with the forward results of another one: torch rounds the exponent of a power to the

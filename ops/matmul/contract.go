@@ -258,8 +258,9 @@ func (f *factor[T]) columns() []T {
 }
 
 // contractGrad is the gradient of operand i of a contraction with result labels
-// out, given the gradient g of the result.
-func contractGrad(dt tensor.DType, ops []Operand, out []int, size map[int]int, g *tensor.Tensor, i int) *tensor.Tensor {
+// out, given the gradient g of the result. Its sums are what contract or another function makes of them.
+func contractGrad(sums func(tensor.DType, []Operand, []int, map[int]int) *tensor.Tensor, dt tensor.DType, ops []Operand,
+	out []int, size map[int]int, g *tensor.Tensor, i int) *tensor.Tensor {
 	self := ops[i]
 	rest := []Operand{{g, out}}
 	for k, o := range ops {
@@ -274,7 +275,7 @@ func contractGrad(dt tensor.DType, ops []Operand, out []int, size map[int]int, g
 			own = append(own, l)
 		}
 	}
-	t := contract(dt, rest, own, size)
+	t := sums(dt, rest, own, size)
 	if len(own) < len(self.Axes) {
 		t = undiagonal(dt, t, own, self)
 	}
@@ -449,7 +450,11 @@ func (p *Product) Grads(g *opdef.Grad) (opdef.Grads, error) {
 			gr[arg] = append(gr[arg], nil)
 			continue
 		}
-		t := contractGrad(dt, p.Ops, p.Out, size, top, i)
+		sums := contract
+		if p.partial != nil && p.partial.gradient {
+			sums = p.partial.contract
+		}
+		t := contractGrad(sums, dt, p.Ops, p.Out, size, top, i)
 		if p.conj && i == 0 {
 			t = elements.Conj(t)
 		}

@@ -2,6 +2,7 @@ package matmul
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/ops/opdef"
@@ -9,12 +10,13 @@ import (
 )
 
 // partialSums are sums that a kernel keeps on a coarser grid than the dtype's: the terms
-// of a label are added exactly, every so many at a time, and each such sum is rounded
-// where it is added to those before.
+// are added exactly, every so many at a time, and each such sum is rounded where it is added
+// to those before. Where a sum is over several labels, it is row after row of them.
 type partialSums struct {
-	label, every int
-	grid         opdef.Grid
-	terms        bool // what is added is rounded first too
+	every    int
+	grid     opdef.Grid
+	terms    bool // what is added is rounded first too
+	gradient bool // those of the gradients, not of the result
 }
 
 // mostSteps is how many elements of partial sums are computed at most for a mistake.
@@ -58,6 +60,7 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 	for _, l := range p.Out {
 		elements *= size[l]
 	}
+	out = append(out, p.gradientSums(dt, size)...)
 	for _, g := range opdef.SumGrids(dt) {
 		from := len(out)
 		for _, every := range opdef.Tiles {
@@ -66,9 +69,9 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 				if every == 1 {
 					text = fmt.Sprintf("sums are kept in %s, rounded after each of %d terms", g.Name, n)
 				}
-				add(true, func(q *Product) { q.partial = &partialSums{label, every, g, false} }, "%s", text)
+				add(true, func(q *Product) { q.partial = &partialSums{every: every, grid: g} }, "%s", text)
 				if every == 1 {
-					add(true, func(q *Product) { q.partial = &partialSums{label, every, g, true} },
+					add(true, func(q *Product) { q.partial = &partialSums{every: 1, grid: g, terms: true} },
 						"products and their sums are kept in %s", g.Name)
 				}
 			}
@@ -121,29 +124,83 @@ func zeroTail(ops []Operand, label, tail int) []Operand {
 	return out
 }
 
+// gradientSums are mistakes of the gradients: their sums are kept in fewer bits, rounded after each term.
+func (p *Product) gradientSums(dt tensor.DType, size map[int]int) []opdef.Mistake[*Product] {
+	steps := 1 // as many for each gradient
+	for _, n := range size {
+		steps *= n
+	}
+	if steps > mostSteps {
+		return nil
+	}
+	var out []opdef.Mistake[*Product]
+	for _, g := range opdef.SumGrids(dt) {
+		for _, terms := range []bool{true, false} {
+			text := fmt.Sprintf("in the gradient, sums are kept in %s, rounded after each term", g.Name)
+			if terms {
+				text = "in the gradient, products and their sums are kept in " + g.Name
+			}
+			out = append(out, opdef.Mistake[*Product]{Text: text, Rounds: true, Gradients: true,
+				Precision: g.Keeps(dt), Plan: func() (*Product, error) {
+					q := *p
+					q.partial = &partialSums{every: 1, grid: g, terms: terms, gradient: true}
+					return &q, nil
+				}})
+		}
+	}
+	return out
+}
+
 // contraction is the sum of products, before base and factors.
 func (p *Product) contraction(dt tensor.DType, size map[int]int) *tensor.Tensor {
-	if p.partial == nil {
+	if p.partial == nil || p.partial.gradient {
 		return contract(dt, p.Ops, p.Out, size)
 	}
-	var shape []int
-	for _, l := range p.Out {
+	return p.partial.contract(dt, p.Ops, p.Out, size)
+}
+
+// contract is contract with sums as the kernel keeps them.
+func (s *partialSums) contract(dt tensor.DType, ops []Operand, out []int, size map[int]int) *tensor.Tensor {
+	var shape, over []int
+	for _, l := range out {
 		shape = append(shape, size[l])
 	}
-	sum := tensor.Make[float64](tensor.Numel(shape))
-	for from := 0; from < size[p.partial.label]; from += p.partial.every {
-		part := slices.Clone(p.Ops)
-		for i, o := range part {
-			d := slices.Index(o.Axes, p.partial.label)
-			n := min(p.partial.every, o.T.Shape[d]-from)
-			part[i].T = o.T.Slice(d, from, n, 1)
-		}
-		for i, x := range tensor.Data[float64](contract(dt, part, p.Out, labelSizes(part))) {
-			if p.partial.terms {
-				x = p.partial.grid.Round(x)
+	for _, o := range ops {
+		for _, l := range o.Axes {
+			if !slices.Contains(out, l) && !slices.Contains(over, l) {
+				over = append(over, l)
 			}
-			sum[i] = p.partial.grid.Round(sum[i] + x)
 		}
 	}
+	sum := tensor.Make[float64](tensor.Numel(shape))
+	s.add(dt, ops, out, over, size, sum)
 	return tensor.New(dt, shape, sum)
+}
+
+// add adds the terms over the labels to sum, of the last label so many at a time.
+func (s *partialSums) add(dt tensor.DType, ops []Operand, out, over []int, size map[int]int, sum []float64) {
+	if len(over) == 0 {
+		for i, x := range tensor.Data[float64](contract(dt, ops, out, size)) {
+			if s.terms {
+				x = s.grid.Round(x)
+			}
+			sum[i] = s.grid.Round(sum[i] + x)
+		}
+		return
+	}
+	every := 1
+	if len(over) == 1 {
+		every = s.every
+	}
+	label := over[0]
+	for from := 0; from < size[label]; from += every {
+		part, sizes := slices.Clone(ops), maps.Clone(size)
+		sizes[label] = min(every, size[label]-from)
+		for i, o := range part {
+			if o.length(label) > 1 {
+				part[i].T = o.T.Slice(slices.Index(o.Axes, label), from, sizes[label], 1)
+			}
+		}
+		s.add(dt, part, out, over[1:], sizes, sum)
+	}
 }
