@@ -73,7 +73,8 @@ func TestCausesUnderAutocast(t *testing.T) {
 		}{
 			{call(dt, false, g, exact), verdict.Fail, "bias is left out"},
 			{call(dt, true, g, half), verdict.Warn, ""},
-			{call(dt, true, steep, half), verdict.Fail, "in the gradient, products and their sums are kept in bfloat16"},
+			{call(dt, true, steep, half), verdict.Fail,
+				"in the gradient, products and their sums are kept in bfloat16"},
 		} {
 			e := entries(t, tc.dir)[0]
 			got := verdict.Pass
