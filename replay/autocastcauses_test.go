@@ -59,8 +59,8 @@ func TestCausesUnderAutocast(t *testing.T) {
 		for i := range gw {
 			gw[i] = half(sum(rows, round, func(k int) float64 { return g[k*out+i/in] * x[k*in+i%in] }))
 		}
-		args := []value.Value{needsGrad(stored(dt, []int{4, rows / 4, in}, x...)), needsGrad(stored(dt, []int{out, in}, w...)),
-			stored(dt, []int{out}, b...)}
+		args := []value.Value{needsGrad(stored(dt, []int{4, rows / 4, in}, x...)),
+			needsGrad(stored(dt, []int{out, in}, w...)), stored(dt, []int{out}, b...)}
 		grads := value.NewTuple(stored(dt, []int{4, rows / 4, in}, gx...), stored(dt, []int{out, in}, gw...), nil)
 		return recordAs(t, op+"/", op, args, stored(tensor.BFloat16, []int{4, rows / 4, out}, y...), grads,
 			value.NewTuple(stored(tensor.BFloat16, []int{4, rows / 4, out}, g...)))
