@@ -13,6 +13,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
@@ -118,8 +119,7 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 		same := func(v value.Value) bool {
 			t, ok := v.(*tensor.Tensor)
 			tried++
-			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) &&
-				bytes.Equal(t.AppendBytes(nil), b) && call.Explained(r, tried, t)
+			return ok && alikeTensors(t, got) && call.Explained(r, tried, t)
 		}
 		for _, a := range call.Bound().Tensors() {
 			if same(a.Tensor) {
@@ -136,7 +136,9 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 			rec, _ := o.entry.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
 			outs := rec.Outputs()
 			text := fmt.Sprintf("output[%d] of the earlier %s, id %d,", o.index, o.entry.Op, o.entry.ID)
-			if o.index < len(outs) {
+			if o.index < len(outs) && !slices.ContainsFunc(call.Bound().Tensors(), func(a opdef.Arg) bool {
+				return isCopy(a.Tensor, outs[o.index]) // as an argument it has a name
+			}) {
 				if same(outs[o.index]) {
 					what, exact = text+" is returned", true
 				} else {
@@ -156,6 +158,25 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 	}
 	return []reports.Cause{{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID), Targets: []string{r.Target},
 		Text: what, Exact: exact}}
+}
+
+// alikeTensors reports whether two tensors have the same elements.
+func alikeTensors(t, u *tensor.Tensor) bool {
+	return t.DType == u.DType && slices.Equal(t.Shape, u.Shape) && bytes.Equal(t.AppendBytes(nil), u.AppendBytes(nil))
+}
+
+// isCopy reports whether t has the elements of u, perhaps rounded to its dtype.
+func isCopy(t, u *tensor.Tensor) bool {
+	if t.DType == u.DType || !t.DType.IsFloat() || !u.DType.IsFloat() || !slices.Equal(t.Shape, u.Shape) {
+		return alikeTensors(t, u)
+	}
+	x, y := some(t), some(u)
+	for i := range x {
+		if float64(x[i]) != t.DType.Round(float64(y[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // largestElsewhere is the size in bytes of a result up to which others are compared.

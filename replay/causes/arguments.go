@@ -654,6 +654,36 @@ func (c *Search) ending(end ending) Mistake {
 	})}
 }
 
+// endingWithGradient is the call whose results are limited, so that no gradient flows back where they are; none if
+// that is not of one result, or no gradient fails.
+func (c *Search) endingWithGradient(end ending, fails []Wrong) Mistake {
+	var due *tensor.Tensor
+	n := 0
+	for _, t := range c.Due("output") {
+		due, n = t, n+1
+	}
+	if n != 1 || !due.DType.IsFloat() || !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Backward() }) {
+		return Mistake{}
+	}
+	m := c.ending(end)
+	m.Make = c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+		switch {
+		case target == Incoming && slices.Equal(t.Shape, due.Shape):
+			return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+				for i := range dst {
+					if dst[i] = src[0][i]; end.f(src[1][i]) != src[1][i] {
+						dst[i] = 0
+					}
+				}
+			}, t, due)
+		case strings.HasPrefix(target, "output[") && t.DType.IsFloat():
+			return opdef.Map(t.DType, t, end.f)
+		}
+		return t
+	})
+	return m
+}
+
 // An ending is a last step that is missing, or one too many.
 type ending struct {
 	text string

@@ -428,8 +428,10 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 		for _, end := range c.limitedResults(got, want) {
-			if !yield(c.ending(end)) {
-				return
+			for _, m := range []Mistake{c.endingWithGradient(end, fails), c.ending(end)} {
+				if m.Make != nil && !yield(m) {
+					return
+				}
 			}
 		}
 	}
