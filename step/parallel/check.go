@@ -378,15 +378,18 @@ func (c *checker) receivers(p *step.Process) (out []int) {
 	return out
 }
 
-// depths says how many stages of a pipeline lie before each rank: ranks that pass values on and mostly have other
-// elements in their parameters of one name, as in a ring of replicas they would not.
+// depths says how many stages of a pipeline lie before each rank: ranks that pass values on and compute no loss, though
+// others do, or mostly have other elements in their parameters of one name. In a ring of replicas neither would be so.
+// Stages can begin with copies of one layer.
 func (c *checker) depths(next map[int][]int, names map[*step.Process]map[string]uint64) map[int]int {
 	byRank := map[int]*step.Process{}
 	for _, p := range c.trace.Processes {
 		byRank[p.Rank] = p
 	}
 	before := map[int][]int{}
+	losses := slices.ContainsFunc(c.trace.Processes, func(p *step.Process) bool { return len(p.Steps) > 0 })
 	for _, r := range slices.Sorted(maps.Keys(next)) {
+		lacks := losses && len(byRank[r].Steps) == 0
 		for _, to := range next[r] {
 			if to < 0 || byRank[to] == nil || !slices.Contains(next[to], -1-r) {
 				continue
@@ -400,7 +403,7 @@ func (c *checker) depths(next map[int][]int, names map[*step.Process]map[string]
 					}
 				}
 			}
-			if 2*other > both {
+			if lacks || 2*other > both {
 				before[to] = append(before[to], r)
 			}
 		}

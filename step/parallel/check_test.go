@@ -75,7 +75,7 @@ var trees = []struct {
 	{"factor", "", "", "", ""},
 	{"factor-row", "replica", "torch.Tensor.mul", "it is a partial sum over ranks 0,2, too", ""},
 	{"tied", "", "", "", ""},
-	{"tied-half", "scale", "torch.Tensor.div_", "0.5 times the sum of their gradients", ""},
+	{"tied-half", "scale", "torch.Tensor.div_", "0.5 times that of the whole program", ""},
 	{"tied-apart", "replica", "torch.nn.functional.embedding", "a broadcast is missing", ""},
 	{"gathered", "", "", "", ""},
 	{"gathered-order", "collective", "torch.distributed.all_gather", "rank 0 made of the gradient of up", ""},

@@ -37,6 +37,7 @@ type tail struct {
 	shape     map[string][]int  // of these
 	writes    map[string][]write
 	roots     []root
+	across    []across
 	wrote     map[uint64][]*step.Call // that left a value in an argument, by its sum
 }
 
@@ -45,6 +46,17 @@ type exchanged struct {
 	call    *step.Call
 	x       []float64
 	address uint64 // where it lies; 0 if that is not known
+}
+
+// An across is what a rank has in place before and after a sum over ranks of other stages.
+type across struct{ before, after *array }
+
+// noteAcross notes a sum over ranks of other stages than those of the part.
+func (t *tail) noteAcross(c *step.Call, d *side, ranks []int) {
+	if collective.Name(c.Op) == "all_reduce" && len(d.after) == 1 && d.after[0] != nil && len(d.after[0].x) > 1 &&
+		slices.ContainsFunc(c.Entry.Group, func(r int) bool { return !slices.Contains(ranks, r) }) {
+		t.across = append(t.across, across{d.ins[0].array, d.after[0]})
+	}
 }
 
 // A root is one number that can be a norm: a root or norm, or that of what ranks added up.
@@ -96,6 +108,7 @@ func (p *part) tailOf(rank int) *tail {
 		t.noteCovered(c, d)
 		t.noteWritten(c, d)
 		t.noteRoots(c, d)
+		t.noteAcross(c, d, p.ranks)
 		largest, address := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
@@ -319,6 +332,7 @@ func (p *part) parameters() {
 	for _, r := range p.ranks {
 		tails[r] = p.tailOf(r)
 	}
+	p.tails = tails
 	p.addTerms(tails)
 	p.cutWhole(tails)
 	p.merge(tails)
@@ -684,7 +698,24 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 		}
 		g.unit *= p.by.k
 	}
+	for r, a := range want {
+		want[r] = p.tails[r].withStages(a)
+	}
 	return want, places, copies
+}
+
+// withStages is a gradient with those of other stages that share the parameter, as a table that is the head, too, where
+// a rank adds them up.
+func (t *tail) withStages(a *array) *array {
+	if t == nil || a.zero() {
+		return a
+	}
+	for _, s := range t.across {
+		if k, ok := s.before.ratio(a, a.tolerance()); ok && k > 0 && slices.Equal(s.after.shape, a.shape) {
+			return s.after.times(1 / k)
+		}
+	}
+	return a
 }
 
 // summed adds up the values of each group along a dimension of the mesh.
@@ -1130,35 +1161,16 @@ func (p *part) summedOver(g *gradient, read map[int]*array, places []place, is f
 	return nil, false
 }
 
-// tied finds parameters of several stages that begin with the same elements, and so are one, and are updated with
-// different gradients.
+// tied finds tables of several stages that begin with the same elements, and so are one, as the head can be the table,
+// and are updated with different gradients. Layers that begin alike can be copies.
 func tied(parts []*part) []*violation {
 	for i, p := range parts {
 		for _, q := range parts[i+1:] {
 			for _, a := range p.order {
 				for _, b := range q.order {
-					g, h := p.grads[a], q.grads[b]
-					x, y := g.value[p.ranks[0]], h.value[q.ranks[0]]
-					if g.read == nil || h.read == nil || x.constant() || len(x.x) < 16 || !x.near(y, 0) {
-						continue
+					if v := p.tiedTo(q, a, b); v != nil {
+						return []*violation{v}
 					}
-					if g.read.near(h.read, 4*x.dtype.Eps()) {
-						if v := p.tiedFactor(q, a, b); v != nil {
-							return []*violation{v}
-						}
-						continue
-					}
-					v := &violation{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]}, target: "input[1]"}
-					v.reason = fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same elements. ",
-						a, p.ranks[0], b, q.ranks[0])
-					if k, ok := g.read.ratio(h.read, g.read.loose()); ok && k > 0 {
-						v.call, v.target = cmp.Or(p.norm, v.call), "output[0]"
-						v.reason += fmt.Sprintf("Their gradients are the same but for a factor of %.4g: each stage clips by "+
-							"its own norm, which lacks an all_reduce", k)
-					} else {
-						v.reason += "Each is updated with a gradient of its own, which lacks an all_reduce"
-					}
-					return []*violation{v}
 				}
 			}
 		}
@@ -1166,30 +1178,37 @@ func tied(parts []*part) []*violation {
 	return nil
 }
 
-// tiedFactor finds tied parameters of two stages that are updated with a multiple of the sum of their gradients, though
-// all other parameters of the stages are updated with the right ones.
-func (p *part) tiedFactor(q *part, a, b string) *violation {
-	if !p.othersRight(a) || !q.othersRight(b) {
+// tiedTo says that parameters of two stages are one and are updated with different gradients; nil if that is not so.
+func (p *part) tiedTo(q *part, a, b string) *violation {
+	g, h := p.grads[a], q.grads[b]
+	x, y := g.value[p.ranks[0]], h.value[q.ranks[0]]
+	const few, close = 16, 0.99
+	if g.read == nil || h.read == nil || !g.lookedUp() && !h.lookedUp() || x.constant() || len(x.x) < few ||
+		!slices.Equal(x.shape, y.shape) || g.read.near(h.read, 4*x.dtype.Eps()) {
 		return nil
 	}
-	x, _, _ := p.wanted(a, p.grads[a], p.factors)
-	y, _, _ := q.wanted(b, q.grads[b], q.factors)
-	g := p.grads[a]
-	want := x[p.ranks[0]].plus(y[q.ranks[0]])
-	k, ok := g.read.ratio(want, want.loose())
-	if !ok || !integral(k, 1e-2) || math.Abs(k-1) < 1e-2 {
-		return nil
+	begin := "the same elements"
+	if !x.near(y, 0) {
+		if begin = "nearly the same elements, as if earlier steps moved them apart"; !(correlation(x.x, y.x) > close) {
+			return nil
+		}
 	}
-	return &violation{kind: "scale", call: cmp.Or(p.tailOf(p.ranks[0]).scaled(want), g.update),
-		ranks: []int{p.ranks[0], q.ranks[0]}, target: "output[0]",
-		reason: fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same elements. They are "+
-			"updated with %.4g times the sum of their gradients, and all other parameters with the right ones", a,
-			p.ranks[0], b, q.ranks[0], k)}
+	v := &violation{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]}, target: "input[1]"}
+	v.reason = fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with %s. ", a, p.ranks[0], b, q.ranks[0],
+		begin)
+	if k, ok := g.read.ratio(h.read, g.read.loose()); ok && k > 0 {
+		v.call, v.target = cmp.Or(p.norm, v.call), "output[0]"
+		v.reason += fmt.Sprintf("Their gradients are the same but for a factor of %.4g: each stage clips by its own norm, "+
+			"which lacks an all_reduce", k)
+	} else {
+		v.reason += "Each is updated with a gradient of its own, which lacks an all_reduce"
+	}
+	return v
 }
 
-// othersRight reports whether all parameters but one were found to be updated with the right gradients.
-func (p *part) othersRight(name string) bool {
-	return len(p.order) > 1 && !slices.ContainsFunc(p.order, func(n string) bool { return n != name && !p.compared[n] })
+// lookedUp reports whether a call looks rows up in a parameter.
+func (g *gradient) lookedUp() bool {
+	return slices.ContainsFunc(g.calls, func(c contribution) bool { return method(c.site.op) == "embedding" })
 }
 
 // unstepped finds stages whose gradients no call reads though the parameters of others are updated.
@@ -1288,6 +1307,12 @@ func (p *part) unsummedGradient(t *tail, v *judged, g *gradient, names string) *
 	target, o := fmt.Sprintf("grad[%d]", c.number), p.lateOrigin(c.site)
 	if o != nil {
 		target, since = "grad[0]", fmt.Sprintf(", since that of the argument of %s is one", o.first(p.ranks))
+	}
+	if len(p.ranks) == 1 {
+		return &violation{kind: "replica", site: o, ranks: p.ranks, backward: true, target: target,
+			reason: fmt.Sprintf("the gradient of %s reaches %s as rank %d computed it%s, though it adds up those of the "+
+				"stages that share the parameter: their sum is not what the update reads", names, v.update[first], first,
+				since)}
 	}
 	over := 0
 	for m, n := range v.copies {

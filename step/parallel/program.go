@@ -30,6 +30,7 @@ type part struct {
 	order      []string        // of the parameters with gradients, in order of the backward pass
 	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
+	tails      map[int]*tail     // what the ranks do behind the backward pass
 	off        float64           // the number of times that gradients are the right ones, of the last finding about it
 	by         *multiple         // of the gradients of the loss, that the program means; nil if it is 1
 	clip       *clipping         // of the first rank; nil if it is not known
