@@ -77,13 +77,26 @@ func corrects(c *step.Call) *step.Call {
 		return nil
 	}
 	a, b := extreme(difference.Inputs[0]), extreme(difference.Inputs[1])
-	switch {
-	case a == nil || b == nil || a == b:
+	if a == nil || b == nil || a == b {
 		return nil
-	case method(a.Op) == "maximum":
-		return extreme(a.Inputs[0])
 	}
-	return a
+	return ofBlock(a)
+}
+
+// ofBlock is the call that took the largest score of one block, of those that a call takes the largest of; nil if it is
+// not known.
+func ofBlock(c *step.Call) *step.Call {
+	if method(c.Op) != "maximum" {
+		return c
+	}
+	for _, v := range c.Inputs {
+		if e := extreme(v); e != nil {
+			if b := ofBlock(e); b != nil {
+				return b
+			}
+		}
+	}
+	return nil
 }
 
 // extreme is the call that took the largest of some numbers, of which a value is made; nil if it is none.
