@@ -1194,8 +1194,8 @@ func (p *part) tiedTo(q *part, a, b string) *violation {
 		}
 	}
 	v := &violation{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]}, target: "input[1]"}
-	v.reason = fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with %s. ", a, p.ranks[0], b, q.ranks[0],
-		begin)
+	v.reason = fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with %s. ", a, p.ranks[0], b,
+		q.ranks[0], begin)
 	if k, ok := g.read.ratio(h.read, g.read.loose()); ok && k > 0 {
 		v.call, v.target = cmp.Or(p.norm, v.call), "output[0]"
 		v.reason += fmt.Sprintf("Their gradients are the same but for a factor of %.4g: each stage clips by its own norm, "+
@@ -1311,8 +1311,8 @@ func (p *part) unsummedGradient(t *tail, v *judged, g *gradient, names string) *
 	if len(p.ranks) == 1 {
 		return &violation{kind: "replica", site: o, ranks: p.ranks, backward: true, target: target,
 			reason: fmt.Sprintf("the gradient of %s reaches %s as rank %d computed it%s, though it adds up those of the "+
-				"stages that share the parameter: their sum is not what the update reads", names, v.update[first], first,
-				since)}
+				"stages that share the parameter: their sum is not what the update reads", names, v.update[first],
+				first, since)}
 	}
 	over := 0
 	for m, n := range v.copies {
