@@ -149,6 +149,9 @@ func (a *array) times(k float64) *array {
 	return a.map1(func(v float64) float64 { return k * v })
 }
 
+// zeros has the shape of an array, and no element of it: memory that was not written yet can hold NaN.
+func (a *array) zeros() *array { return &array{a.dtype, a.shape, make([]float64, len(a.x))} }
+
 // concat joins arrays along a dimension; nil where their other dimensions differ. A dimension that holds outer parts of
 // each is joined part by part.
 func concat(dim, outer int, as []*array) *array {

@@ -49,6 +49,7 @@ var trees = []struct {
 	{"begun-dropout", "replica", "torch.nn.functional.dropout", "each drops other elements", ""},
 	{"clip-divided", "scale", "torch._foreach_norm", "torch.Tensor.div_/30 divides them later", ""},
 	{"clip-half", "", "", "", ""},
+	{"clip-once", "", "", "", ""},    // rank 0 alone reads the gradients that all have, for the norm
 	{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
 	{"clip-value", "", "", "", ""},
 	{"columns", "", "", "", ""},

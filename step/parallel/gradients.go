@@ -190,7 +190,7 @@ func (p *part) adds(want map[int]*array, some, all []use) bool {
 		}
 		fits := true
 		for _, r := range p.ranks {
-			total, size := want[r].times(0), 0.0
+			total, size := want[r].zeros(), 0.0
 			for i, g := range given {
 				if set>>i&1 == 1 {
 					if len(g[r].x) != len(total.x) {

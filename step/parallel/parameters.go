@@ -863,7 +863,7 @@ func (p *part) updatedRows(g *gradient, read map[int]*array) *gradient {
 func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) (all bool) {
 	tells, quiet := math.NaN(), []int(nil)
 	for _, r := range slices.Sorted(maps.Keys(scale)) {
-		if near(want[r].times(0), want[r], want[r].tolerance(), g) {
+		if near(want[r].zeros(), want[r], want[r].tolerance(), g) {
 			quiet = append(quiet, r)
 		} else if math.IsNaN(tells) {
 			tells = scale[r]
@@ -919,6 +919,7 @@ func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail)
 	if p.directly(v, read, want) {
 		return
 	}
+	found := maps.Clone(read)
 	for _, r := range p.ranks {
 		if read[r] == want[r] {
 			continue
@@ -935,22 +936,27 @@ func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail)
 			}
 		}
 	}
+	// Some ranks can read it once more than others: one counts a replicated parameter in a norm, for all of them.
+	_, one := p.scaledAlike(found, want, v.slack)
+	if ok, same := p.scaledAlike(read, want, v.slack); v.earlier && one && ok && !same {
+		maps.Copy(read, found)
+		v.earlier = false
+	}
 }
 
 // directly reports whether the updates add the gradient itself, which the ranks scaled by different numbers.
 func (p *part) directly(v *judged, read, want map[int]*array) bool {
-	differ, usual := false, 0.0
-	for _, r := range p.ranks {
-		k, ok := read[r].ratio(want[r], want[r].loose())
-		if !ok || !adds(v.update[r].Op) {
-			return false
-		}
-		if usual == 0 {
-			usual = k
-		}
-		differ = differ || math.Abs(k/usual-1) > 2*v.slack
-	}
-	return differ
+	ok, same := p.scaledAlike(read, want, v.slack)
+	return ok && !same && !slices.ContainsFunc(p.ranks, func(r int) bool { return !adds(v.update[r].Op) })
+}
+
+// scaledAlike reports whether all ranks read multiples of gradients, and whether these are one multiple.
+func (p *part) scaledAlike(read, want map[int]*array, slack float64) (ok, same bool) {
+	ks := multiples(read, want)
+	usual := ks[p.ranks[0]]
+	return ks != nil, ks != nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		return math.Abs(ks[r]/usual-1) > 2*slack
+	})
 }
 
 // permuted reports whether an array has the elements of another, perhaps all times one factor, in another order.

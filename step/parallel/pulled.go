@@ -124,15 +124,16 @@ func exchanges(c *step.Call) bool {
 		!strings.HasPrefix(name, "is_") && name != "batch_isend_irecv"
 }
 
-// of are the derivatives by an input of a function, by rank; nil if they are not known.
+// of are the derivatives by an input of a function, by rank; nil if they are not known, as where a difference of
+// infinities is among them.
 func (d *pull) of(i int, sides map[int]*side) map[int]*array {
 	out := map[int]*array{}
 	for _, r := range d.ranks {
 		a := sides[r].ins[i].array
 		if out[r] = d.found[r][i]; out[r] == nil {
-			out[r] = a.times(0)
+			out[r] = a.zeros()
 		}
-		if len(out[r].x) != len(a.x) {
+		if len(out[r].x) != len(a.x) || slices.ContainsFunc(out[r].x, func(x float64) bool { return x-x != 0 }) {
 			return nil
 		}
 		out[r] = out[r].reshaped(a.shape)
@@ -474,7 +475,7 @@ func transposeOf(q *pulled, alone bool) (grads [][]*array, ok bool) {
 	got := func(k, i, of int) *array {
 		g := q.with[k].gradient(i)
 		if alone && k != of {
-			return g.times(0)
+			return g.zeros()
 		}
 		return g
 	}
@@ -571,12 +572,12 @@ func (q *pulled) gradient(i int) *array {
 		return g
 	}
 	if !isFunctional(q.call.Op) || len(q.results) == 0 {
-		return q.side.ins[i].array.times(0)
+		return q.side.ins[i].array.zeros()
 	}
 	if q.results[0] != nil {
 		return q.results[0]
 	}
-	return q.side.outs[0].times(0)
+	return q.side.outs[0].zeros()
 }
 
 // meansOver reports whether a collective takes the mean.

@@ -499,7 +499,7 @@ def clip(rank, name, directory):
     if name == "clip-half":
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
     before = name in ("clip-before", "clip-watched")
-    if name in ("clip-outside", "clip-divided") or "scaled" in name or before:
+    if name in ("clip-outside", "clip-divided", "clip-once") or "scaled" in name or before:
         optimizer = torch.optim.SGD([*model.parameters(), *outside], lr=0.1, momentum=0.9, nesterov=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -527,6 +527,11 @@ def clip(rank, name, directory):
                 scaled.unscale_(optimizer)
             if name == "clip-value":
                 torch.nn.utils.clip_grad_value_(parameters, 0.02)
+            elif name == "clip-once":  # rank 0 counts what all have
+                total = sum(p.grad.double().pow(2).sum() for p in parameters) * 1.0 if rank == 0 else torch.zeros((), dtype=torch.float64)
+                dist.all_reduce(total)
+                for p in parameters:
+                    p.grad.mul_((0.1 / total.sqrt()).clamp(max=1.0).float())
             elif name != "clip-before":
                 torch.nn.utils.clip_grad_norm_(parameters, 0.1)
             if name == "clip-divided":
