@@ -199,12 +199,21 @@ func (c *checker) conclude(found []*violation) {
 			Ranks: v.ranks, Backward: v.backward}
 		switch {
 		case i > 0: // what is behind the first follows from it, or shows once that is mended
-		case t.First() != nil:
+		case t.First() != nil && !(t.First().Rule == verdict.Changed && v.before(t.First().Call)):
 			t.Findings = append(t.Findings, f)
 		default:
 			t.Findings = append([]*step.Finding{f}, t.Findings...)
 		}
 	}
+}
+
+// before reports whether a violation of the forward pass comes before a call, on the rank of that.
+func (v *violation) before(c *step.Call) bool {
+	if v.backward || v.site == nil {
+		return false
+	}
+	here := v.site.calls[c.Process.Rank]
+	return here != nil && here.Order < c.Order
 }
 
 // bySteps are processes with the calls of one recorded step each, of the steps that all of them recorded: the sums of
