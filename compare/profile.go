@@ -23,7 +23,8 @@ type Profile struct {
 	// that are furthest off.
 	Worst []Deviation
 	// Dims say, for each dimension, how many elements of each index are off by more than
-	// a few units, and more than they may be; nil for dimensions longer than longestDim.
+	// a few units, and more than they may be, or off at all if they may not be; nil for dimensions longer than
+	// longestDim.
 	Dims [][]int
 	// Map is a picture of the tensor as a matrix: its rows are the last dimension but one, its columns
 	// the last. A cell is the largest distance of those of its elements that are off by more than they may be, in the
@@ -143,7 +144,7 @@ func (p *Profile) add(got *tensor.Tensor, grid tensor.DType, at int, x, exact fl
 	if limit == nil || score > 1 {
 		*cell = max(*cell, ulps)
 	}
-	if ulps > fewULPs && (limit == nil || score > 1) {
+	if ulps > fewULPs && (limit == nil || score > 1) || limit != nil && score > 1 && limit(index).Allowed == 0 {
 		for d, count := range p.Dims {
 			if count != nil {
 				count[index[d]]++

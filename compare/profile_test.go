@@ -61,6 +61,9 @@ func TestProfile(t *testing.T) {
 		// Of these 8 units are no error.
 		{func([]int) compare.Limit { return compare.Limit{Allowed: 10 * eps} },
 			[]string{"dimension 1: only the last 2 indices of 40"}},
+		// None may be off, not even by one unit.
+		{func([]int) compare.Limit { return compare.Limit{} },
+			[]string{"dimension 1: only indices [0 37 38 39] of 40"}},
 	} {
 		p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
 			tensor.New(tensor.Float32, []int{rows, cols}, ref), &compare.Result{Limit: tc.limit})

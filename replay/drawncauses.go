@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -59,10 +60,14 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 				continue
 			}
 			of = up[0]
+			if k := c.otherMask(got, due, of); k != "" {
+				found = append(found, causes.Cause{Text: k, Targets: []string{r.Target}, Share: 1})
+				continue
+			}
 			all = []drawnMistake{{"the mask is not applied to the gradient, only the factor 1/(1-p)",
 				1 / (1 - p), false, false},
 				{"the incoming gradient is passed on as it is, without the mask and its factor", 1, false, false},
-				{"the gradient has another mask than the result: it is drawn anew", 1 / (1 - p), true, true},
+				{"the gradient has another mask than the result", 1 / (1 - p), true, true},
 				{"the gradient has another mask than the result, and is not multiplied by 1/(1-p)", 1, true, true},
 				{"the gradient is multiplied by 1/(1-p) where elements were kept, as in dropout",
 					1 / (1 - p), true, false}}
@@ -110,7 +115,8 @@ func (c *Call) drawn(got, due, of *tensor.Tensor, all []drawnMistake) (text stri
 			for i := range made {
 				moved += cmpInt(m.drops && due != nil && (x[i] == 0) != (tensor.At[float64](due, i) == 0))
 			}
-			if 50*other > len(x) || m.drops && dropped == 0 || due != nil && m.drops && m.anew != (20*moved > len(x)) {
+			if 50*other > len(x) || m.drops && dropped == 0 ||
+				due != nil && m.drops && (m.anew && 20*moved <= len(x) || !m.anew && moved > 0) {
 				continue
 			}
 			was, cost := due, 0.0
@@ -128,6 +134,82 @@ func (c *Call) drawn(got, due, of *tensor.Tensor, all []drawnMistake) (text stri
 		return nil
 	})
 	return text
+}
+
+// otherMask says which mask a gradient has that is not the one of the result: that of other elements, one drawn anew,
+// or one of the two is not applied to the last elements. It is empty if it is none of these. up is the incoming
+// gradient.
+func (c *Call) otherMask(got, due, up *tensor.Tensor) (text string) {
+	n := got.Numel()
+	if !got.DType.IsFloat() || !due.DType.IsFloat() || !up.DType.IsFloat() || n > mostComputed ||
+		due.Numel() != n || up.Numel() != n {
+		return ""
+	}
+	_ = Guard(func() error { // what cannot be read has no cause
+		x, y, u := tensor.Make[float64](n), tensor.Make[float64](n), tensor.Make[float64](n)
+		tensor.Load(got, 0, x)
+		tensor.Load(due, 0, y)
+		tensor.Load(up, 0, u)
+		p, _ := c.probability()
+		differ, inTail, tailX, tailY := 0, 0, 0, 0 // tails: where no element is dropped any more
+		for i := range x {
+			z := got.DType.Round(u[i] / (1 - p))
+			if x[i] != 0 && !(math.Abs(x[i]-z) <= 2*got.DType.ULP(z)) || z == 0 {
+				return nil // no mask
+			}
+			differ += cmpInt((x[i] == 0) != (y[i] == 0))
+			if x[i] == 0 {
+				tailX = i + 1
+			}
+			if y[i] == 0 {
+				tailY = i + 1
+			}
+		}
+		from := min(tailX, tailY)
+		for i := from; i < n; i++ {
+			inTail += cmpInt((x[i] == 0) != (y[i] == 0))
+		}
+		names := [2]string{"of the result", "in the gradient"}
+		if tailX < tailY {
+			names = [2]string{"of the gradient", "in the result"}
+		}
+		by := shiftOf(x, y)
+		chance := 2 * p * (1 - p) * float64(n)
+		switch {
+		case from > 0 && differ == inTail && differ > 0 && -math.Log2(1-p)*float64(n-from) >= causes.Required(n):
+			text = fmt.Sprintf("none of the last %d elements %s is dropped, but %d of them are %s: the mask is not "+
+				"applied there to elements %[2]s", n-from, names[0], differ, names[1])
+		case by != 0 && differ > 0:
+			text = fmt.Sprintf("the gradient has the mask of the result, shifted by %d: element i uses that of element "+
+				"i%+d", max(by, -by), -by)
+		case tailX > 0 && n >= fewestDrawn && math.Abs(float64(differ)-chance) <= 5*math.Sqrt(chance):
+			text = "the gradient has another mask than the result: it is drawn anew"
+		}
+		return nil
+	})
+	return text
+}
+
+// fewestDrawn is how many elements tell a mask that is drawn anew from one that is partly another.
+const fewestDrawn = 128
+
+// shiftOf is by how many elements the zeros of x are those of y further on, 0 if they are not, or are too few to tell.
+func shiftOf(x, y []float64) int {
+	n := len(x)
+	for k := 1; 2*k <= n; k++ {
+		for _, by := range []int{k, -k} {
+			off, zeros := 0, 0
+			for i := max(0, by); i < min(n, n+by) && 100*off <= n; i++ {
+				zero := x[i] == 0
+				zeros += cmpInt(zero)
+				off += cmpInt(zero != (y[i-by] == 0))
+			}
+			if 100*off <= n && zeros >= 16 && zeros <= n-k-16 {
+				return by
+			}
+		}
+	}
+	return 0
 }
 
 func cmpInt(is bool) int {

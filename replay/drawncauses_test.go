@@ -14,9 +14,19 @@ func TestCausesOfDropout(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 3))
 	x, up := make([]float64, n), make([]float64, n)
 	kept, other := make([]float64, n), make([]float64, n)
+	shifted, kept256, half := make([]float64, n), make([]float64, n), make([]float64, n)
 	for i := range x {
 		x[i], up[i] = r.NormFloat64(), r.NormFloat64()
 		kept[i], other[i] = float64(min(1, r.IntN(4))), float64(min(1, r.IntN(4)))
+	}
+	for i := range x {
+		shifted[i], kept256[i], half[i] = kept[(i+n-1)%n], kept[i], kept[i]
+		if i >= 512 {
+			kept256[i] = 1
+		}
+		if i%4 == 0 {
+			half[i] = other[i]
+		}
 	}
 	times := func(v, mask []float64, k float64) *tensor.Tensor {
 		out := make([]float64, n)
@@ -40,6 +50,13 @@ func TestCausesOfDropout(t *testing.T) {
 			times(x, kept, scale), times(up, nil, scale)},
 		{"the gradient has another mask than the result: it is drawn anew",
 			times(x, kept, scale), times(up, other, scale)},
+		{"the gradient has the mask of the result, shifted by 1: element i uses that of element i-1",
+			times(x, kept, scale), times(up, shifted, scale)},
+		{"none of the last 95 elements of the result is dropped, but 28 of them are in the gradient: the mask is not " +
+			"applied there to elements of the result", times(x, kept256, scale), times(up, kept, scale)},
+		{"none of the last 95 elements of the gradient is dropped, but 28 of them are in the result: the mask is not " +
+			"applied there to elements of the gradient", times(x, kept, scale), times(up, kept256, scale)},
+		{"the gradient has another mask than the result", times(x, kept, scale), times(up, half, scale)},
 	} {
 		var grads []value.Value
 		if tc.grad != nil {

@@ -105,7 +105,7 @@ func named() []namedFunction {
 		{"error function", func(g *Graph, x *Value) *Value { return g.Unary("", erfOf, x) }},
 		{"arctangent", func(g *Graph, x *Value) *Value { return g.Unary("", atanOf, x) }},
 		{"difference from 1", fromOne},
-		{"power of 2", func(g *Graph, x *Value) *Value { return g.Exp(g.Scale(x, math.Ln2)) }},
+		{"exponential to base 2", func(g *Graph, x *Value) *Value { return g.Exp(g.Scale(x, math.Ln2)) }},
 		{"logarithm to base 2", func(g *Graph, x *Value) *Value { return g.Scale(g.Log(x), math.Log2E) }},
 		{"logarithm to base 10", func(g *Graph, x *Value) *Value { return g.Scale(g.Log(x), math.Log10E) }},
 	}

@@ -23,7 +23,7 @@ var functionsWritten = map[string]string{
 	"square": "%s^2", "cube": "%s^3", "square root": "sqrt(%s)", "magnitude": "abs(%s)", "negation": "-%s",
 	"reciprocal": "1 / %s", "exponential": "exp(%s)", "logarithm": "log(%s)", "reciprocal square root": "%s^-0.5",
 	"sine": "sin(%s)", "cosine": "cos(%s)", "error function": "erf(%s)", "arctangent": "atan(%s)",
-	"difference from 1": "1 - %s", "power of 2": "2^%s", "logarithm to base 2": "log2(%s)",
+	"difference from 1": "1 - %s", "exponential to base 2": "2^%s", "logarithm to base 2": "log2(%s)",
 	"logarithm to base 10": "log10(%s)", "largest": "max(%s)", "smallest": "min(%s)",
 }
 

@@ -14,6 +14,7 @@ import (
 type keeping struct {
 	text  string // "the first 4"
 	one   bool   // it is one index
+	last  bool   // they are the last ones
 	holds func(i int) bool
 }
 
@@ -28,14 +29,14 @@ func keepings(n int) (all []keeping) {
 	}
 	for _, k := range sizes {
 		number := cond(k > 1, fmt.Sprintf(" %d", k))
-		all = append(all, keeping{"the first" + number, k == 1, func(i int) bool { return i < k }},
-			keeping{"the last" + number, k == 1, func(i int) bool { return i >= n-k }})
+		all = append(all, keeping{"the first" + number, k == 1, false, func(i int) bool { return i < k }},
+			keeping{"the last" + number, k == 1, true, func(i int) bool { return i >= n-k }})
 	}
 	for h := 1; h < n; h *= 2 {
 		if h > 1 && 2*h < n || h == 1 && n > 2 {
-			all = append(all, keeping{fmt.Sprintf("the first %d of each %d", h, 2*h), false,
+			all = append(all, keeping{fmt.Sprintf("the first %d of each %d", h, 2*h), false, false,
 				func(i int) bool { return i%(2*h) < h }})
-			all = append(all, keeping{fmt.Sprintf("the last %d of each %d", h, 2*h), false,
+			all = append(all, keeping{fmt.Sprintf("the last %d of each %d", h, 2*h), false, false,
 				func(i int) bool { return i%(2*h) >= h }})
 		}
 	}
@@ -63,7 +64,11 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 				if !c.nearer(run, r) {
 					continue
 				}
-				text := fmt.Sprintf("of %s %s, only %s of %d", what, name, k.text, n) + " counts"[:6+btoi(k.one)]
+				text := fmt.Sprintf("of %s %s, only %s", what, name, k.text)
+				if what != ofEach { // tensors may have other numbers of them
+					text += fmt.Sprintf(" of %d", n)
+				}
+				text += " counts"[:6+btoi(k.one)]
 				m := Mistake{Text: text, Rounds: true, Make: run}
 				if cut != nil {
 					m.Truly = func() string {
@@ -117,7 +122,7 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 		seen := ""
 		for _, a := range c.operands() {
 			if a.Index >= 0 { // a list: the first elements of each tensor
-				if a.Name != seen && !c.keptOfEach(a.Name, try) {
+				if a.Name != seen && !c.keptOfEach(r, a.Name, yield, try) {
 					return
 				}
 				seen = a.Name
@@ -143,8 +148,8 @@ func (c *Search) keptGradients(fails []Wrong) iter.Seq[Mistake] {
 	return func(func(Mistake) bool) {}
 }
 
-// keptOfEach tries the first elements of each tensor of a list.
-func (c *Search) keptOfEach(name string,
+// keptOfEach tries the first elements of each tensor of a list, after none of them.
+func (c *Search) keptOfEach(r *Wrong, name string, yield func(Mistake) bool,
 	try func(what, name string, n int, make func(k keeping) func() (Way, error)) bool) bool {
 	most := 0
 	for _, a := range c.operands() {
@@ -152,22 +157,37 @@ func (c *Search) keptOfEach(name string,
 			most = max(most, a.Tensor.Numel())
 		}
 	}
-	return try("the elements of each tensor of", name, min(most, 1<<12), func(k keeping) func() (Way, error) {
+	make := func(k keeping) func() (Way, error) {
 		return func() (Way, error) {
 			return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 				if a.Name != name || !a.Tensor.DType.IsFloat() {
 					return nil
 				}
+				before := 0 // of the last ones of the longest tensor
+				if k.last {
+					before = most - a.Tensor.Numel()
+				}
 				return gathered(a.Tensor, func(i int) int {
-					if k.holds(i) {
+					if k.holds(i + before) {
 						return i
 					}
 					return -1
 				})
 			})
 		}
-	})
+	}
+	if none := make(keeping{holds: func(int) bool { return false }}); c.nearer(none, r) {
+		return yield(Mistake{Text: "each tensor of " + name + " is taken for 0", Rounds: true, Make: none})
+	}
+	most = min(most, mostOfEach)
+	return try(ofEach, name, most, make)
 }
+
+// ofEach is said of the tensors of a list.
+const ofEach = "the elements of each tensor of"
+
+// mostOfEach is of how many elements of the longest tensor some are tried.
+const mostOfEach = 1 << 12
 
 // pickedIndices are operands of reductions of which only some indices are looked at: their product, mean or largest is
 // the result.

@@ -164,6 +164,11 @@ func TestRelated(t *testing.T) {
 			t.Errorf("%v is %q", x, k.text)
 		}
 	}
+	heads := rows(5, 2, 24, 48)
+	scaled, _ := searched(t, "torch.nn.functional.scaled_dot_product_attention", heads, heads, heads)
+	if k, ok := scaled.related(math.Sqrt(0.75), 4e-6); !ok || !strings.HasPrefix(k.text, "sqrt(48/64)") {
+		t.Errorf("of 24/32 and 48/64: %q", k.text)
+	}
 	if text, ok := c.fittedText("lr", 0.00397, 0.02, tensor.Float16); ok {
 		t.Error("a number nobody means is known to few digits: ", text)
 	}

@@ -21,7 +21,7 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		text := untouched[r.Target]
 		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				text = cmp.Or(c.notFinite(&r, got, want), unwritten(got, want), inSingle(got, want),
+				text = cmp.Or(c.notFinite(&r, got, want), c.signedZero(got, want), unwritten(got, want), inSingle(got, want),
 					c.unwrittenPlace(got, want),
 					directed(got, want))
 				return nil
@@ -134,6 +134,37 @@ func (c *Search) staysNotFinite(got, want *tensor.Tensor) string {
 	}
 	return ""
 }
+
+// signedZero says of booleans that are wrong at all zeros of an operand that have a sign, and nowhere else, that these
+// are not equal to 0.
+func (c *Search) signedZero(got, want *tensor.Tensor) string {
+	if got.DType != tensor.Bool || want.DType != tensor.Bool || !slices.Equal(got.Shape, want.Shape) {
+		return ""
+	}
+	x, y := elements(got), elements(want)
+	for _, a := range c.operands() {
+		t, err := a.Tensor.Expand(got.Shape...)
+		if err != nil || !slices.Equal(t.Shape, got.Shape) || !t.DType.IsFloat() {
+			continue
+		}
+		v, n := elements(t), 0
+		at, other := -1, false // one of them, and whether some are not alike
+		for i := range v {
+			is := isSigned(v[i])
+			if is {
+				at, n = i, n+1
+			}
+			other = other || is != (x[i] != y[i]) || is && x[i] != x[at]
+		}
+		if !other && n >= leastInPart {
+			return fmt.Sprintf("where %s is -0, it is %t: that is not taken for 0", argName(a), x[at] != 0)
+		}
+	}
+	return ""
+}
+
+// isSigned reports whether x is the zero that has a sign.
+func isSigned(x float64) bool { return x == 0 && math.Signbit(x) }
 
 // oneNumber is the finite number that a value is wherever it is wrong, where that is, and what is due everywhere; wrong
 // is nil if there is no such number.

@@ -99,6 +99,27 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
+// TestSignedZero: booleans that are false where zeros have a sign are not called unwritten; those that are false at other
+// zeros, too, are.
+func TestSignedZero(t *testing.T) {
+	v := make([]float64, 64)
+	for i := range v {
+		if v[i] = float64(i); i%2 == 0 {
+			v[i] = math.Copysign(0, -1)
+		}
+	}
+	for _, want := range []string{"where self is -0, it is false: that is not taken for 0",
+		"all 64 elements are zero, as if nothing was written"} {
+		c, outs := searched(t, "torch.eq", tensor.New(tensor.Float32, []int{64}, v), 0.0)
+		none := tensor.Full(tensor.Bool, []int{64}, 0.0)
+		causes, _ := c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: none}})
+		if len(causes) != 1 || causes[0].Text != want {
+			t.Error(causes, want)
+		}
+		v[2] = 0
+	}
+}
+
 // TestSums: a sum of what is due and what is known is a mistake only if there is evidence: it makes what was recorded,
 // and the errors of what is due are not as small.
 func TestSums(t *testing.T) {

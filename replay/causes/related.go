@@ -68,6 +68,13 @@ func (c *Search) sizes() (all []size) {
 			}
 		}
 	}
+	if c.scales() { // by the root of the last dimension, if by none that is given
+		for _, a := range operands {
+			if d := a.Tensor.Dim() - 1; d >= 0 {
+				add(a.Tensor.Shape[d], "dimension %d of %s has", d, argName(a))
+			}
+		}
+	}
 	for _, a := range operands {
 		for d, n := range a.Tensor.Shape {
 			add(n, "dimension %d of %s has", d, argName(a))
