@@ -99,8 +99,8 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// TestSignedZero: booleans that are false where zeros have a sign are not called unwritten; those that are false at other
-// zeros, too, are.
+// TestSignedZero: booleans that are false where zeros have a sign are not called unwritten; those that are false at
+// other zeros, too, are.
 func TestSignedZero(t *testing.T) {
 	v := make([]float64, 64)
 	for i := range v {
