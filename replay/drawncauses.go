@@ -180,8 +180,8 @@ func (c *Call) otherMask(got, due, up *tensor.Tensor) (text string) {
 			text = fmt.Sprintf("none of the last %d elements %s is dropped, but %d of them are %s: the mask is not "+
 				"applied there to elements %[2]s", n-from, names[0], differ, names[1])
 		case by != 0 && differ > 0:
-			text = fmt.Sprintf("the gradient has the mask of the result, shifted by %d: element i uses that of element "+
-				"i%+d", max(by, -by), -by)
+			text = fmt.Sprintf("the gradient has the mask of the result, shifted by %d: element i uses that of "+
+				"element i%+d", max(by, -by), -by)
 		case tailX > 0 && n >= fewestDrawn && math.Abs(float64(differ)-chance) <= 5*math.Sqrt(chance):
 			text = "the gradient has another mask than the result: it is drawn anew"
 		}

@@ -21,9 +21,8 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		text := untouched[r.Target]
 		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				text = cmp.Or(c.notFinite(&r, got, want), c.signedZero(got, want), unwritten(got, want), inSingle(got, want),
-					c.unwrittenPlace(got, want),
-					directed(got, want))
+				text = cmp.Or(c.notFinite(&r, got, want), c.signedZero(got, want), unwritten(got, want),
+					inSingle(got, want), c.unwrittenPlace(got, want), directed(got, want))
 				return nil
 			})
 		}
