@@ -219,7 +219,7 @@ func Searched(x Explained, of *Result) []Cause {
 		}
 	}
 	if x.Kept {
-		text += ". " + KeptText + ": `optool step` tells"
+		text += ". `optool step` tells " + KeptText
 	}
 	return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
 		Text: text, Pattern: true, Unfinished: true})
@@ -234,8 +234,9 @@ func (r *Result) unsoughtText() string {
 	return text
 }
 
-// KeptText says what may be wrong where no operator is.
-const KeptText = "Its result is right, so a value may have been overwritten before the backward pass"
+// KeptText is what a step tells of gradients that are wrong although the result is right, and no operator is known to
+// make them.
+const KeptText = "whether a value was overwritten before the backward pass"
 
 // writeCauses prints the first causes, a line each.
 func (f *Finding) writeCauses(w io.Writer, st Style) {

@@ -19,9 +19,10 @@ func TestKeptLeadsToStep(t *testing.T) {
 		not  string
 	}{
 		{[]string{"replay", "--out", t.TempDir(), dir}, []string{
-			"overwritten before the backward pass: `optool step` tells",
+			"`optool step` tells whether a value was overwritten before the backward pass",
 			"whether a value was overwritten before the backward pass, and what this did to the loss:\n"}, ""},
-		{[]string{"explain", dir}, []string{"cause: none of the mistakes", "before the backward pass. This command tells:\n",
+		{[]string{"explain", dir}, []string{"cause: none of the mistakes",
+			"This command tells whether a value was overwritten before the backward pass:\n",
 			" step " + dir + "/buffers-refilled/rank0/"}, ""},
 		{[]string{"replay", "--out", t.TempDir(), "../../step/testdata/weight-data"}, []string{
 			"whether a value was overwritten before the backward pass, and what this did to the loss:\n"},

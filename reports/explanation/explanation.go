@@ -97,7 +97,8 @@ func (e *Explanation) Judgement(st reports.Style) string {
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Others), 2))
 	}
 	if e.Step != "" {
-		fmt.Fprintf(&b, "  %s\n  %s\n", st.Wrap(reports.KeptText+". This command tells:", 2), reports.Command(e.Step))
+		fmt.Fprintf(&b, "  %s\n  %s\n", st.Wrap("The result is right. This command tells "+reports.KeptText+":", 2),
+			reports.Command(e.Step))
 	}
 	return b.String()
 }
