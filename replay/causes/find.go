@@ -205,14 +205,22 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 func (k Cause) compare(l Cause) int {
 	order := cmp.Or(cmp.Compare(btoi(l.ofResult()), btoi(k.ofResult())), cmp.Compare(len(l.Targets), len(k.Targets)),
 		cmp.Compare(btoi(l.Exact), btoi(k.Exact)), cmp.Compare(l.Share, k.Share))
-	if order == 0 && math.Abs(k.Bits-l.Bits) <= asMany*max(k.Bits, l.Bits) {
+	near := asMany
+	if !k.Exact && k.Number != l.Number { // roundings are left, which a number may fit by chance
+		near = asManyRounded
+	}
+	if order == 0 && math.Abs(k.Bits-l.Bits) <= near*max(k.Bits, l.Bits) {
 		return btoi(k.Number) - btoi(l.Number)
 	}
 	return cmp.Or(order, cmp.Compare(l.Bits, k.Bits))
 }
 
-// asMany is the part by which bits may differ that are as many.
-const asMany = 0.01
+// asMany is the part by which bits may differ that are as many, and asManyRounded that of mistakes that leave
+// roundings, one of which takes a number for another.
+const (
+	asMany        = 0.01
+	asManyRounded = 0.15
+)
 
 // judgedTogether is how many of the first kinds are tried although another number for an argument explains all, unless
 // exactly: it may be near to what a mistake makes that the operator declares.

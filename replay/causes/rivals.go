@@ -101,12 +101,16 @@ func (c *Search) differ(k, l *Cause) (is bool) {
 	if k.mistake.OnlyHere || l.mistake.OnlyHere {
 		return false
 	}
+	apart := apartAnywhere
+	if k.mistake.Expected && l.mistake.Expected { // two arguments are never the same in other words
+		apart = apartOften
+	}
 	for seed := range probes {
 		c.Elsewhere(func(t *tensor.Tensor) []byte { return likeIt(t, seed) },
 			func(under func(w Way, target string) *tensor.Tensor) {
 				for _, target := range k.Targets {
 					x, y := c.valueOf(k.mistake, target, under), c.valueOf(l.mistake, target, under)
-					is = is || x != nil && y != nil && apartAnywhere(x, y)
+					is = is || x != nil && y != nil && apart(x, y)
 				}
 			})
 		if is {
@@ -143,6 +147,16 @@ func apartAnywhere(x, y []float64) bool {
 		}
 	}
 	return false
+}
+
+// apartOften reports whether two values differ in more elements than those that lie in the middle between two numbers of
+// their dtype, or are far apart in any.
+func apartOften(x, y []float64) bool {
+	n := 0
+	for i := range min(len(x), len(y)) {
+		n += btoi(!alike(x[i], y[i]))
+	}
+	return 50*n > len(x) || apartAnywhere(x, y)
 }
 
 // probes is on how many sets of numbers two mistakes are compared: numbers of both signs, and numbers in the recorded
