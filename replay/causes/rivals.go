@@ -149,8 +149,8 @@ func apartAnywhere(x, y []float64) bool {
 	return false
 }
 
-// apartOften reports whether two values differ in more elements than those that lie in the middle between two numbers of
-// their dtype, or are far apart in any.
+// apartOften reports whether two values differ in more elements than those that lie in the middle between two numbers
+// of their dtype, or are far apart in any.
 func apartOften(x, y []float64) bool {
 	n := 0
 	for i := range min(len(x), len(y)) {
