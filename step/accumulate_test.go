@@ -3,6 +3,7 @@ package step
 import (
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
 )
 
@@ -21,5 +22,26 @@ func TestAdds(t *testing.T) {
 		if got := adds(&Value{DType: tensor.Float32}, tc.now, x, tc.y); got != tc.want {
 			t.Errorf("%v: %t", tc.now, got)
 		}
+	}
+}
+
+// TestOthersOfUnknownMaker: where the maker of a value is not known, as that of a collective's, its readers are those
+// that read the same there.
+func TestOthersOfUnknownMaker(t *testing.T) {
+	p := &Process{}
+	reader := func(address uint64, sum uint64) *Value {
+		c := &Call{Process: p, Order: len(p.Calls)}
+		c.Inputs = []*Value{{Call: c, Kind: capture.Input, DType: tensor.Float32, Shape: []int{2, 3}, Address: address,
+			RequiresGrad: true}}
+		c.Inputs[0].content.sum = sum
+		c.Grads = []*Value{{Call: c, Kind: capture.GradInputs, DType: tensor.Float32, Shape: []int{2, 3}}}
+		p.Calls = append(p.Calls, c)
+		return c.Grads[0]
+	}
+	first, same := reader(64, 1), reader(64, 1)
+	reader(64, 2)  // other values
+	reader(128, 1) // elsewhere
+	if all, ok := first.others(); !ok || len(all) != 1 || all[0] != same {
+		t.Errorf("%d others, %t; want the gradient of the second reader", len(all), ok)
 	}
 }

@@ -632,11 +632,22 @@ func transposed(x []float64, shape []int) []float64 {
 
 // others are the gradients that the other readers of a value gave it, where w is one; ok is false where there are none.
 func (w *Value) others() (out []*Value, ok bool) {
-	if w.Kind != capture.GradInputs || w.argument().From.Value == nil {
+	if w.Kind != capture.GradInputs {
 		return nil, false
 	}
-	of := w.argument().From.Value
-	for _, r := range of.readers {
+	var readers []*Value
+	if read := w.argument(); read.From.Value != nil {
+		readers = read.From.Value.readers
+	} else { // what made it is not known: those that read the same there
+		for _, c := range w.Call.Process.Calls {
+			for _, r := range c.Inputs {
+				if r.Address != 0 && r.Address == read.Address && r.like(read) && r.content.sum == read.content.sum {
+					readers = append(readers, r)
+				}
+			}
+		}
+	}
+	for _, r := range readers {
 		if g := r.Call.gradientOf(r); g != nil && g != w && sameShape(g.Shape, w.Shape) {
 			out = append(out, g)
 		}
