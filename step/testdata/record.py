@@ -126,8 +126,17 @@ def overwritten():
         F.cross_entropy(y, torch.tensor([1, 3, 5, 7])).backward()
 
 
+def overwritten_result():
+    """A softmax whose result, which its backward pass reads, is halved through data."""
+    x, weight = torch.randn(4, 8, requires_grad=True), torch.randn(5, 8, requires_grad=True)
+    with optool_capture.record("result-data"):
+        y = F.linear(x, weight).softmax(-1)
+        y.data.mul_(0.5)
+        F.mse_loss(y, torch.eye(5)[:4]).backward()
+
+
 os.chdir(HERE)
-for tree in (tied, attention, clipped, overwritten):
+for tree in (tied, attention, clipped, overwritten, overwritten_result):
     torch.manual_seed(0)
     tree()
 for tree, program in blocks.items():
