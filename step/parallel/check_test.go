@@ -226,6 +226,7 @@ var trees = []struct {
 	{"tensor-bias-head", "shard", "torch.nn.functional.linear", "adds that up: it counts 2 times", ""},
 	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "other numbers than 0, it counts 2 times", ""},
 	{"tensor-share", "", "", "", ""}, // each rank adds half of the bias
+	{"tensor-copied", "scale", "__main__.Copy.apply", "adds up the sum again, with the gradient of", ""},
 	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
 	{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
 	{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},

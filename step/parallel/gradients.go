@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 )
 
@@ -41,6 +42,7 @@ func (p *part) backward() {
 				p.mixed(s, sides, j, n)
 			}
 		}
+		p.loseGradient(s, sides)
 		if s.seam {
 			p.passGradient(s, sides)
 		}
@@ -147,7 +149,7 @@ func (p *part) originOf(s *site, m int) *site {
 func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 	for m, d := range p.dims {
 		var some, all []use
-		for _, u := range n.uses {
+		for _, u := range p.usesOf(n) {
 			switch u.kinds[m] {
 			case partial:
 				some = append(some, u)
@@ -162,6 +164,15 @@ func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 		if want == nil || !p.adds(want, some, all) {
 			continue
 		}
+		if made := all[0].site; p.sumsGradients(m, s, j, 0) && p.sumsGradients(m, made, 0, all[0].number) {
+			p.found(true, &violation{kind: "scale", site: made, ranks: p.ranks, backward: true, target: "grad[0]",
+				cause: p.begins(),
+				reason: fmt.Sprintf("its backward pass adds up the gradients of ranks %s, and that of %s adds up the sum again, "+
+					"with the gradient of %s, which is a partial sum: one of both is too many", rankList(d.groups[0]),
+					s.first(p.ranks), some[0].site.first(p.ranks))})
+			n.lost = true
+			return
+		}
 		o := some[0].origin[m]
 		p.found(true, &violation{kind: "collective", site: o, ranks: p.ranks, backward: true, target: "grad[0]",
 			cause: p.begins(),
@@ -171,6 +182,44 @@ func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 		n.lost = true
 		return
 	}
+}
+
+// usesOf are the uses of a value, with those of views of it that functions return: which of both a call reads is not
+// known.
+func (p *part) usesOf(n *info) []use {
+	out := slices.Clone(n.uses)
+	for _, u := range n.uses {
+		for k, o := range u.site.out {
+			if o == nil || o == n || !u.site.seam && u.site.inner == nil {
+				continue
+			}
+			if sides := p.read(u.site); sides != nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
+				a := sides[r].ins[u.number]
+				return a.address == 0 || a.address != sides[r].outAddress(k) || !a.array.near(sides[r].outs[k], 0)
+			}) {
+				out = append(out, o.uses...)
+			}
+		}
+	}
+	return out
+}
+
+// sumsGradients reports whether the backward pass of a function gives argument i the sum over the ranks, along a
+// dimension of the mesh, of the gradients that these have of result j, and the ranks have different ones.
+func (p *part) sumsGradients(m int, s *site, j, i int) bool {
+	sides := p.read(s)
+	if sides == nil || !s.seam && s.inner == nil {
+		return false
+	}
+	given := p.column(sides, func(d *side) *array { return d.gradOuts[j] })
+	made := p.column(sides, func(d *side) *array { return d.gradIns[i] })
+	if given == nil || made == nil || p.equal(m, given, 0) {
+		return false
+	}
+	sums := p.summed(m, given)
+	return !slices.ContainsFunc(p.ranks, func(r int) bool {
+		return !made[r].near(sums[r], made[r].rounding(p.dims[m].size))
+	})
 }
 
 // adds reports whether the gradient of a value is what some of its readers gave, of both sorts.
@@ -289,6 +338,50 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	broken("collective", fmt.Sprintf("the gradient that ranks %s have of its argument is not that of its result: "+
 		"its backward pass "+
 		"leaves out or mixes up parts of the ranks", ranks))
+}
+
+// loseGradient finds a partial sum that the program adds up over the ranks by an all_reduce outside of autograd, as one
+// in place under no_grad is, and goes back through: the gradient of a sum is the same for all its terms, and each rank
+// keeps what it made of the sum itself.
+func (p *part) loseGradient(s *site, sides map[int]*side) {
+	for j, n := range s.out {
+		given := p.column(sides, func(d *side) *array { return d.gradOuts[j] })
+		if n == nil || n.places == nil || n.guess || p.astray(n) || given == nil {
+			continue
+		}
+		for m, q := range n.places {
+			if q.kind != partial || p.equal(m, given, 4*given[p.ranks[0]].tolerance()) {
+				continue
+			}
+			by := p.addedOutside(s, j)
+			if by == nil {
+				continue
+			}
+			p.found(true, &violation{kind: "collective", site: by, ranks: p.ranks, backward: true, target: "input[0]",
+				cause: p.begins(),
+				reason: fmt.Sprintf("it adds up over ranks %s what %s gave, outside of autograd: the backward pass has no "+
+					"all_reduce for it, and each rank keeps the gradient that it made of the sum itself",
+					rankList(p.dims[m].groups[0]), s.first(p.ranks))})
+			return
+		}
+	}
+}
+
+// addedOutside is the all_reduce without a backward pass that adds up result j of a call; nil if there is none.
+func (p *part) addedOutside(s *site, j int) *site {
+	for _, t := range p.sites {
+		if collective.Name(t.op) == "all_reduce" && !slices.ContainsFunc(p.ranks, func(r int) bool {
+			c, from := t.calls[r], s.calls[r]
+			if c == nil || c.HasBackward() || len(c.Inputs) == 0 || len(from.Outputs) <= j {
+				return true
+			}
+			d, err := p.checker.load(c)
+			return err != nil || !reducesPlainly(d) || c.Inputs[0].From.Value != from.Outputs[j]
+		}) {
+			return t
+		}
+	}
+	return nil
 }
 
 // keepsOrder reports whether the results of an exchange make the whole of its argument with the elements in the same

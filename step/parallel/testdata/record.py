@@ -2366,6 +2366,8 @@ def work(rank, name, directory, port):
         if name == "tensor-bias-head":  # each rank has one
             q, k, v = F.linear(h, model.up).chunk(3, -1)
             h = torch.softmax(q @ k.t(), -1) @ v
+        elif name == "tensor-copied":  # what a layer copies to the ranks, and its first part once more
+            h = F.gelu(F.linear(Copy.apply(h, group), model.up)) * F.linear(h, model.up)
         else:
             h = F.gelu(F.linear(h, model.up))
         if name.startswith("tensor-bias") or name == "tensor-share":
