@@ -90,6 +90,7 @@ var trees = []struct {
 	{"bags", "", "", "", ""},    // each rank has its own tables
 	{"stacked", "", "", "", ""}, // chunks of another dimension than the first, for a reduce_scatter
 	{"statistics", "", "", "", ""},
+	{"statistics-outside", "collective", "torch.distributed.all_reduce", "outside of autograd", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},
 	{"outer", "", "", "", ""}, // what changed is averaged
