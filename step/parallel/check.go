@@ -464,6 +464,8 @@ func (p *part) check() {
 	p.misrouted()
 	p.padding()
 	p.sampled()
+	p.readTwice()
+	p.ownPieces()
 	p.statistics()
 	p.twoStatistics()
 	if p.incomplete = p.cut(); p.incomplete {

@@ -70,6 +70,12 @@ var trees = []struct {
 	{"local-grad", "collective", "torch.distributed.all_reduce", "rank 1 gives it the gradient of down", ""},
 	{"master", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
 	{"master-stale", "collective", "torch.distributed.all_gather_into_tensor", "the parts are gathered before", ""},
+	{"pieces", "", "", "", ""},
+	{"pieces-own", "replica", "torch.nn.functional.linear", "unless all have the same up", ""},
+	{"pieces-sum", "collective", "torch.Tensor.chunk", "a reduce_scatter is missing", ""},
+	{"samples", "", "", "", ""},
+	{"samples-noted", "", "", "", ""}, // the same tokens, and other values to learn
+	{"samples-twice", "shard", "torch.nn.functional.embedding", "ranks 0-1 read the same data", ""},
 	{"positions", "", "", "", ""},
 	{"positions-late", "shard", "torch.Tensor.mul", "made of the positions 0 to 3, which torch.arange/0", ""},
 	{"positions-labels", "shard", "torch.nn.functional.cross_entropy", "each rank shifted the labels of its own part", ""},

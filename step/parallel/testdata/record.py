@@ -2122,6 +2122,42 @@ def statistics(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def pieces(rank, name, directory):
+    """Each rank goes on with its own rows of what all have; or of what it made by a weight of its own, or of its terms."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.bias = part(2 + (rank if name == "pieces-own" else 0), None, 6, 4), part(4, None, 6)
+    torch.manual_seed(5)
+    x = torch.randn(4, 4)
+    with optool_capture.record(directory, model=model):
+        h, up = x, model.up
+        if name == "pieces-sum":
+            h, up = h.chunk(2, 1)[rank], up.chunk(2, 1)[rank]
+        h = F.linear(h, up).chunk(2)[rank].clone()
+        (h + model.bias).tanh().square().sum().div(24).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def samples(rank, name, directory):
+    """Rows of a table for tokens; ranks 0 and 1 read the same tokens, perhaps with other values to learn."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table = part(2, None, 8, 4)
+    torch.manual_seed(5)
+    tokens, y = torch.randint(8, (3, 10)), torch.randn(3, 10, 4)
+    tokens = tokens[rank if name == "samples" else rank // 2].clone()
+    y = y[rank // 2 if name == "samples-twice" else rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.mse_loss(F.embedding(tokens, model.table), y).backward()
+        dist.all_reduce(model.table.grad)
+        model.table.grad.div_(3)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def widths(rank, name, directory):
     """A norm over a width of which each rank has a half, perhaps by the number of its own half; or the mean over the rows
     of what the halves give together."""
@@ -2321,7 +2357,8 @@ def ranks(name):
     if name == "table-grid":
         return 4
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
-            "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3, "passing": 3}.get(name.split("-")[0], 2)
+            "factor": 4, "halves": 4, "weighed": 4, "hybrid": 4, "blocks": 3, "turns": 3, "passing": 3,
+            "samples": 3}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -2334,7 +2371,7 @@ def work(rank, name, directory, port):
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed, sampler
     programs += hybrid, among, follower, passing, tables, whitened, classes
-    programs += stacked, rounds, bags
+    programs += stacked, rounds, bags, pieces, samples
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
