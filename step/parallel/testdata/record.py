@@ -2135,9 +2135,10 @@ def pieces(rank, name, directory):
         if name == "pieces-sum":
             h, up = h.chunk(2, 1)[rank], up.chunk(2, 1)[rank]
         h = F.linear(h, up).chunk(2)[rank].clone()
-        (h + model.bias).tanh().square().sum().div(24).backward()
+        (h if name == "pieces-sum" else h + model.bias).tanh().square().sum().div(24).backward()
         for p in model.parameters():
-            dist.all_reduce(p.grad)
+            if p.grad is not None:
+                dist.all_reduce(p.grad)
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
