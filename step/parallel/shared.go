@@ -38,8 +38,8 @@ func (p *part) readTwice() {
 				if len(same) < 2 {
 					continue
 				}
-				p.found(true, &violation{kind: "shard", site: first, ranks: same, target: fmt.Sprintf("input[%d]", number),
-					reason: fmt.Sprintf("%s read the same data, of all that the step reads, and the others of %s have their "+
+				p.found(true, &violation{kind: "shard", site: first, ranks: same,
+					target: fmt.Sprintf("input[%d]", number), reason: fmt.Sprintf("%s read the same data, of all that the step reads, and the others of %s have their "+
 						"own: what is the same counts twice, and another part of the data is missing", ranksText(same),
 						ranksText(g))})
 				return
