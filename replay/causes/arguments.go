@@ -435,7 +435,7 @@ func (c *Search) mistakenArguments(asked func(a opdef.Argument, v value.Value) b
 					continue // exchangedArguments say so
 				}
 				number := c.numberIn(a.Name, v, was)
-				if asked(a, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Number: number,
+				if asked(a, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Number: number, Of: a.Name,
 					Argument: chosen(a, v), Expected: true, Make: func() (Way, error) {
 						way, err := c.withArgument(a.Name, v)
 						way.Alter = alter

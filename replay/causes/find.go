@@ -205,18 +205,14 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 func (k Cause) compare(l Cause) int {
 	order := cmp.Or(cmp.Compare(btoi(l.ofResult()), btoi(k.ofResult())), cmp.Compare(len(l.Targets), len(k.Targets)),
 		cmp.Compare(btoi(l.Exact), btoi(k.Exact)), cmp.Compare(l.Share, k.Share))
-	near := asMany
-	if !k.Exact && k.Number != l.Number { // roundings are left, which a number may fit by chance
-		near = asManyRounded
-	}
-	if order == 0 && math.Abs(k.Bits-l.Bits) <= near*max(k.Bits, l.Bits) {
+	if order == 0 && math.Abs(k.Bits-l.Bits) <= asMany*max(k.Bits, l.Bits) {
 		return btoi(k.Number) - btoi(l.Number)
 	}
 	return cmp.Or(order, cmp.Compare(l.Bits, k.Bits))
 }
 
-// asMany is the part by which bits may differ that are as many, and asManyRounded that of mistakes that leave
-// roundings, one of which takes a number for another.
+// asMany is the part by which bits may differ that are as many, and asManyRounded that of two arguments, the first of
+// which has another number that leaves roundings: some of them fit it by chance.
 const (
 	asMany        = 0.01
 	asManyRounded = 0.15

@@ -78,8 +78,17 @@ func (c *Search) rivalKinds(fails []Wrong, kinds []iter.Seq[Mistake], at int) []
 
 // asGood reports whether another cause explains no less than k, and as exactly.
 func (k *Cause) asGood(r *Cause) bool {
-	return len(r.Targets) >= len(k.Targets) && (r.Exact || !k.Exact) && r.Share >= k.Share &&
-		r.Bits >= (1-asMany)*k.Bits
+	less := asMany
+	if !k.Exact && k.mistake.Argument && k.otherArgument(r) {
+		less = asManyRounded
+	}
+	return len(r.Targets) >= len(k.Targets) && (r.Exact || !k.Exact) && r.Share >= k.Share && r.Bits >= (1-less)*k.Bits
+}
+
+// otherArgument reports whether two causes say that two arguments have other values.
+func (k *Cause) otherArgument(l *Cause) bool {
+	a, b := k.mistake.Of, l.mistake.Of
+	return a != "" && b != "" && a != b
 }
 
 // rivals reports whether another cause may be meant in place of k: it is no more of a guess than that, and another one
@@ -102,7 +111,7 @@ func (c *Search) differ(k, l *Cause) (is bool) {
 		return false
 	}
 	apart := apartAnywhere
-	if k.mistake.Expected && l.mistake.Expected { // two arguments are never the same in other words
+	if k.otherArgument(l) { // which is never the same in other words
 		apart = apartOften
 	}
 	for seed := range probes {

@@ -2,23 +2,26 @@ package causes
 
 import "testing"
 
-// TestNumberByChance: where roundings are left, another number of an argument, which may fit them by chance, goes
-// behind a mistake that explains nearly as much; of two numbers the one that explains more is told.
-func TestNumberByChance(t *testing.T) {
-	cause := func(bits float64, number, exact bool) Cause {
-		return Cause{Targets: []string{"output[0]"}, Share: 1, Bits: bits, Number: number, Exact: exact}
+// TestOtherArgument: another number that leaves roundings is told with another argument that explains nearly as much,
+// not with another number of its own.
+func TestOtherArgument(t *testing.T) {
+	cause := func(of string, bits float64, exact bool) *Cause {
+		return &Cause{Targets: []string{"output[0]"}, Share: 1, Bits: bits, Exact: exact,
+			mistake: &Mistake{Of: of, Argument: true}}
 	}
 	for _, c := range []struct {
-		name          string
-		first, second Cause
+		name   string
+		k, r   *Cause
+		asGood bool
 	}{
-		{"a number by chance", cause(430, false, false), cause(485, true, false)},
-		{"a number that explains far more", cause(485, true, false), cause(300, false, false)},
-		{"an exact number", cause(485, true, true), cause(430, false, true)},
-		{"two numbers", cause(485, true, false), cause(430, true, false)},
+		{"another argument", cause("eps", 485, false), cause("lr", 430, false), true},
+		{"another argument that explains far less", cause("eps", 485, false), cause("lr", 300, false), false},
+		{"an exact number", cause("eps", 485, true), cause("lr", 430, true), false},
+		{"the same argument", cause("eps", 485, false), cause("eps", 430, false), false},
+		{"no argument", cause("eps", 485, false), cause("", 430, false), false},
 	} {
-		if c.first.compare(c.second) >= 0 || c.second.compare(c.first) <= 0 {
-			t.Errorf("%s: the order is %d", c.name, c.first.compare(c.second))
+		if is := c.k.asGood(c.r); is != c.asGood {
+			t.Errorf("%s: %v", c.name, is)
 		}
 	}
 }

@@ -172,6 +172,7 @@ type Mistake struct {
 	NotFinite bool
 	// Number is the value of an argument, or of something else that is a number.
 	Number *otherNumber
+	Of     string // the argument that it gives another value, if it is of one
 	// Argument says that an argument has another number than its default or 0, which are those of an ignored one.
 	Argument bool
 	// Cost is how many bits of what was recorded went into the mistake: numbers that were fitted, the place of errors.
