@@ -453,6 +453,7 @@ func (p *part) check() {
 			p.lift(s)
 		}
 	}
+	p.messaged()
 	p.misfits()
 	p.strangers()
 	p.maskedOrder()

@@ -131,9 +131,11 @@ func (m mail) ordered() []*step.Call {
 }
 
 // messaging reports whether a call of the program itself sends or receives a message.
-func messaging(call *step.Call) bool {
-	name := collective.Name(call.Op)
-	return call.Entry.Within < 0 && slices.Contains([]string{"send", "isend", "recv", "irecv"}, name)
+func messaging(call *step.Call) bool { return call.Entry.Within < 0 && messages(call) }
+
+// messages reports whether a call passes a value between two ranks.
+func messages(call *step.Call) bool {
+	return slices.Contains([]string{"send", "isend", "recv", "irecv"}, collective.Name(call.Op))
 }
 
 // receives reports whether a call that is messaging receives.

@@ -30,6 +30,39 @@ func (p *part) misfits() {
 	}
 }
 
+// messaged notes that ranks which run one program sent each other what they made of their data, as blocks of keys in a
+// ring: these are parts of a whole.
+func (p *part) messaged() {
+	for _, s := range p.sites {
+		lead := s.first(p.ranks)
+		if !slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && len(n.data) > 0 }) {
+			continue
+		}
+		for _, call := range append(slices.Clone(p.checker.inside[lead]), lead) {
+			if !messages(call) {
+				continue
+			}
+			_, peer := p.checker.message(call)
+			for m, d := range p.dims {
+				if peer >= 0 && slices.Contains(d.of(p.ranks[0]), peer) {
+					for _, n := range s.in {
+						n.sent(m)
+					}
+				}
+			}
+		}
+	}
+}
+
+// sent notes that ranks along a dimension of the mesh exchanged the data that a value was made of.
+func (n *info) sent(m int) {
+	if n != nil {
+		for _, d := range n.data {
+			d.moved |= 1 << m
+		}
+	}
+}
+
 // misfit says why the whole arguments of a call do not fit each other: their sizes, and positions that all ranks count
 // alike.
 func (p *part) misfit(s *site, sides map[int]*side) string {

@@ -94,6 +94,9 @@ func (d *side) number() string {
 // from rank to rank, or what they were made of. It reports positions that do not follow each other.
 func (p *part) numbers(s *site, sides map[int]*side, outs map[int]*array) *info {
 	a := outs[p.ranks[0]]
+	if len(a.x) > 1 && p.replicates(outs) {
+		return &info{places: p.everywhere(whole)}
+	}
 	if len(a.shape) == 1 {
 		for m := range p.dims {
 			ps := p.everywhere(whole)
