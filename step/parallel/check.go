@@ -469,6 +469,7 @@ func (p *part) check() {
 	p.ownPieces()
 	p.statistics()
 	p.twoStatistics()
+	p.unevenParts()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

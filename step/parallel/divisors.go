@@ -36,6 +36,46 @@ func (p *part) unevenly() (out []step.Gap) {
 	return out
 }
 
+// unevenParts finds a loss that ranks divide by different numbers, though they share out what they compute it of: an
+// exchange moves its parts. Then each element of the whole counts alike.
+func (p *part) unevenParts() {
+	if len(p.broken) > 0 {
+		return
+	}
+	var moved uint
+	for _, s := range p.sites {
+		for _, n := range s.in {
+			for m := range p.dims {
+				if n != nil && slices.ContainsFunc(n.data, func(d *source) bool { return d.moved>>m&1 == 1 }) {
+					moved |= 1 << m
+				}
+			}
+		}
+	}
+	for _, s := range p.losses() {
+		of := map[int]float64{}
+		for _, r := range p.owners(s) {
+			of[r] = p.checker.divisor(s.calls[r].Step.Root())
+		}
+		for m, d := range p.dims {
+			for _, g := range d.groups {
+				var by []float64
+				for _, r := range g {
+					by = append(by, of[r])
+				}
+				if moved>>m&1 == 0 || slices.Min(by) < 2 || !differ(by) {
+					continue
+				}
+				p.found(true, &violation{kind: "scale", call: s.first(p.ranks).Step.Root(), site: s, ranks: g,
+					target: "output[0]", reason: fmt.Sprintf("%s share out one batch, as they exchange parts of it, and "+
+						"divide their parts of the loss by different numbers (%s): the elements of each rank count with another "+
+						"weight", ranksText(g), list(by))})
+				return
+			}
+		}
+	}
+}
+
 // differ reports whether numbers are not all the same, but for rounding.
 func differ(x []float64) bool {
 	return slices.ContainsFunc(x, func(v float64) bool { return math.Abs(v-x[0]) > 1e-3*math.Abs(x[0]) })

@@ -40,6 +40,7 @@ func (n *info) restsOn(in []*info) {
 				n.data = append(n.data, d)
 			}
 		}
+		n.ofOwn = n.ofOwn || a.own || a.ofOwn
 		n.own = n.own || a.own && n.places == nil && n.rows == nil && n.pending == nil && n.source == nil
 	}
 }
@@ -261,13 +262,13 @@ func (p *part) addsUp(s *site) bool {
 	return is(call) || slices.ContainsFunc(p.checker.inside[call], is)
 }
 
-// meet finds where a value lies that each rank had for its own, by what an exchange made of it: it is whole, or its
-// parts are moved or added up.
+// meet finds where a value lies that each rank had for its own, or that was made of such, by what an exchange made of
+// it: it is whole, or its parts are moved or added up.
 func (p *part) meet(s *site, sides map[int]*side, from int, n *info, results []passed) {
 	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
 	one := &site{op: s.op, calls: s.calls, in: make([]*info, len(s.in))}
 	var cands [][]place
-	if n.own {
+	if n.own || n.ofOwn {
 		cands = p.candidates(from, one, sides)
 	}
 	if p.addsUp(s) {

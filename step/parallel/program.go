@@ -104,6 +104,8 @@ type info struct {
 	guess  bool // it was made of a value of unknown places: its own are only ones that fit
 	// own is whether each rank has it for its own: the ranks' values make no whole, and need not.
 	own bool
+	// ofOwn is whether it was made of a value that each rank has for its own: its places are only ones that fit.
+	ofOwn bool
 	// firm are the dimensions of the mesh, as bits, along which parameters or exchanges say how it lies; data is what
 	// it was made of of which only the elements say so.
 	firm uint
