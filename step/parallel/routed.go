@@ -50,21 +50,42 @@ func (p *part) misrouted() {
 	}
 }
 
-// counts reports whether a choice has as many rows on each rank as the rows come from.
-func (c *choice) counts(n *rows) bool {
+// counts reports whether a choice has as many rows on each rank as the rows come from, or these are copies of such, one
+// for each number that was chosen.
+func (c *choice) counts(n *rows) bool { return c.copies(n) > 0 }
+
+// copies is how many rows there are for each row of a choice, one after the other; 0 if they are not of it.
+func (c *choice) copies(n *rows) (copies int) {
 	for r, k := range n.count {
-		if len(c.of[r]) != k {
-			return false
+		if len(c.of[r]) == 0 || k%len(c.of[r]) != 0 || copies != 0 && k/len(c.of[r]) != copies {
+			return 0
+		}
+		copies = k / len(c.of[r])
+		if copies > 1 && copies != len(c.of[r][0]) {
+			return 0
 		}
 	}
-	return true
+	for r, k := range n.count {
+		for i := range k {
+			if first := n.start[r] + i - i%max(copies, 1); n.one(n.start[r]+i) != n.one(first) {
+				return 0
+			}
+		}
+	}
+	return copies
 }
 
 // unlikeChoices finds a rank that computes with rows for which no expert in common was chosen.
 func (p *part) unlikeChoices(s *site, n *rows, c *choice) {
+	copies := c.copies(n)
 	twins := map[int]bool{} // rows that cannot be told apart
 	for k, o := range n.same {
-		twins[k], twins[o] = true, true
+		if r, at := n.from(k); r >= 0 {
+			q, of := n.from(n.one(o))
+			if copy := r == q && at/copies == of/copies; !copy {
+				twins[k], twins[o] = true, true
+			}
+		}
 	}
 	for _, r := range p.ranks {
 		var common []float64
@@ -74,7 +95,7 @@ func (p *part) unlikeChoices(s *site, n *rows, c *choice) {
 			if k < 0 || twins[k] || q < 0 {
 				continue
 			}
-			own := c.of[q][at]
+			own := c.of[q][at/copies]
 			if first < 0 {
 				first, common = k, slices.Clone(own)
 				continue
