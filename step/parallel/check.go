@@ -110,7 +110,8 @@ func check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		t.Layouts = append(t.Layouts, parts[i].layout(stage))
 		t.Unjoined = append(t.Unjoined, parts[i].gaps()...)
 	}
-	for _, across := range []func([]*part) []*violation{c.staleLabels, unlike, untied, tied, ownNorms, unstepped, undivided} {
+	for _, across := range []func([]*part) []*violation{c.staleLabels, unlike, untied, tied, ownNorms, unstepped,
+		undivided} {
 		if len(found) == 0 {
 			found = across(parts)
 		}

@@ -45,8 +45,8 @@ func (p *part) labelsOf(rank int) (labels []*array, calls []*step.Call) {
 	return labels, calls
 }
 
-// tokensFor are n lots of tokens that the first stage of a pipeline looks up in one table for a rank of another stage, in
-// order; nil if it does not.
+// tokensFor are n lots of tokens that the first stage of a pipeline looks up in one table for a rank of another stage,
+// in order; nil if it does not.
 func (c *checker) tokensFor(rank int, parts []*part, n int) []*array {
 	byRank := map[int]*step.Process{}
 	for _, p := range c.trace.Processes {
@@ -54,11 +54,11 @@ func (c *checker) tokensFor(rank int, parts []*part, n int) []*array {
 	}
 	first := rank
 	for range byRank { // as many stages there can be
-		from := slices.IndexFunc(c.receivers(byRank[first]), func(r int) bool { return r < 0 && byRank[-1-r] != nil })
-		if from < 0 {
+		from := slices.DeleteFunc(c.receivers(byRank[first]), func(r int) bool { return r >= 0 || byRank[-1-r] == nil })
+		if len(from) == 0 {
 			break
 		}
-		first = -1 - c.receivers(byRank[first])[from]
+		first = -1 - from[0]
 	}
 	for _, p := range parts {
 		if first == rank || !slices.Contains(p.ranks, first) || slices.Contains(p.ranks, rank) {
@@ -77,9 +77,8 @@ func (c *checker) tokensFor(rank int, parts []*part, n int) []*array {
 			}
 		}
 		for _, name := range names {
-			if len(tables[name]) == n && !slices.ContainsFunc(tables[name], func(a *array) bool { return a.constant() }) &&
-				!tables[name][0].near(tables[name][n-1], 0) {
-				return tables[name]
+			if all := tables[name]; len(all) == n && !all[0].near(all[n-1], 0) {
+				return all
 			}
 		}
 	}
