@@ -51,7 +51,7 @@ func TestManyOps(t *testing.T) {
 		}
 		dtypes := NewDTypeCount()
 		for f := range rec.Findings() {
-			dtypes.Add(f)
+			dtypes.Add(f, rec.Summary)
 		}
 		if rows := len(dtypes.Matrix().Rows); rows != maxOps+1 {
 			t.Errorf("%s: %d rows by dtype, want %d", v, rows, maxOps+1)

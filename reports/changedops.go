@@ -183,7 +183,7 @@ func (c *ResultChange) kind() string {
 	case c.Change == IsKnown:
 		return knownCalls
 	case c.Regressed() && c.New.Finding() && c.Old != nil && c.Old.Verdict == verdict.Known &&
-		c.New.timesWorse(c.Old.extent()) >= farWorse:
+		c.New.timesWorse(c.Old.Extent()) >= farWorse:
 		return farWorseCalls
 	case c.Regressed() && c.New.Finding():
 		return newlyWrong

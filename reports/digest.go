@@ -212,13 +212,16 @@ func (k *kind) note(f *Finding) {
 // it has the worst verdict, which makes the run fail.
 func (f *Finding) tells(r *Result) bool {
 	if f.Bad() {
-		return r.Finding()
+		return r.listed()
 	}
 	return r.Verdict == f.Worst()
 }
 
 // bad is the first result of f that is why f is a finding.
 func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, f.tells)] }
+
+// Repaired reports whether the call was wrong in the second of two recordings, and only there.
+func (f *Finding) Repaired() bool { return f.Worst() == verdict.Repaired }
 
 // Wrong reports whether the call itself gave a wrong result or none; other findings are
 // of what was recorded.
@@ -321,11 +324,11 @@ func (r *Result) severity() float64 {
 	return float64(*cmp.Or(r.WorstULP, r.MaxULP))
 }
 
-// class orders findings by what they ask of the reader: a wrong result or a device that failed, an error, then what
-// could not be read.
+// class orders findings by what they ask of the reader: a wrong result, also one that was wrong, or a device that
+// failed, an error, then what could not be read.
 func (f *Finding) class() int {
 	switch worst := f.Worst(); {
-	case f.Wrong():
+	case f.Wrong() || f.Repaired():
 		return 0
 	case worst == verdict.Invalid:
 		return 2
@@ -337,7 +340,7 @@ func compareWorst(a, b *Finding) int {
 	severity := func(f *Finding) float64 {
 		most := -1.0
 		for _, r := range f.Results {
-			if r.Finding() {
+			if r.listed() {
 				most = max(most, r.severity())
 			}
 		}
@@ -358,10 +361,11 @@ func (d *Digest) Kinds() iter.Seq[*Finding] {
 }
 
 // Told yields the first finding of each kind, and what is said of those that are like it. Kinds with the same cause are
-// told as one.
+// told as one, and those of two recordings that ReadingText is about are left out.
 func (d *Digest) Told() iter.Seq2[*Finding, string] {
 	return func(yield func(*Finding, string) bool) {
-		for _, k := range bySameCause(d.sorted()) {
+		kinds, _ := d.told()
+		for _, k := range kinds {
 			if !yield(k.first, k.like()) {
 				return
 			}
@@ -389,7 +393,7 @@ func (d *Digest) FirstWrong() *Place {
 func (d *Digest) Lead(capture string) {
 	d.first, d.recordings = nil, true
 	for _, k := range d.kinds {
-		if k.first.Wrong() && k.first.Results[0].Capture == capture {
+		if (k.first.Wrong() || k.first.Repaired()) && k.first.Results[0].Capture == capture {
 			d.first = k.first
 		}
 	}
@@ -484,10 +488,11 @@ func (d *Digest) Readers(s *Summary) {
 	}
 }
 
-// writeReading says which calls only read values that differ already.
-func (d *Digest) writeReading(w io.Writer, st Style, reading []*kind) error {
+// ReadingText says which calls only read values that differ already; "" if there are none.
+func (d *Digest) ReadingText() string {
+	_, reading := d.told()
 	if len(reading) == 0 {
-		return nil
+		return ""
 	}
 	calls, ops := 0, map[string]int{}
 	for _, k := range reading {
@@ -507,10 +512,7 @@ func (d *Digest) writeReading(w io.Writer, st Style, reading []*kind) error {
 	if calls == 1 {
 		differ = "1 call differs, and so do values it was"
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n", st.Wrap(OneLine(fmt.Sprintf(
-		"READS OTHER VALUES: %s given: %s. --tables prints each.", differ,
-		strings.Join(names, ", "))), 2))
-	return err
+	return OneLine(fmt.Sprintf("%s given: %s", differ, strings.Join(names, ", ")))
 }
 
 // leads reports whether the first wrong call is printed first.
@@ -587,7 +589,7 @@ func writeCauses(w io.Writer, st Style, kinds []*kind) error {
 
 // Write prints the findings, of which the style that wants tables has printed all but the causes before.
 func (d *Digest) Write(w io.Writer, st Style) error {
-	kinds, reading := d.told()
+	kinds, _ := d.told()
 	for _, line := range []string{d.NotFinite(), d.sides.text()} {
 		if line != "" {
 			fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
@@ -615,8 +617,8 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 	if err := d.writeLines(w, st, kinds[min(len(kinds), shownKinds):]); err != nil {
 		return err
 	}
-	if err := d.writeReading(w, st, reading); err != nil {
-		return err
+	if text := d.ReadingText(); text != "" {
+		fmt.Fprintf(w, "%s\n\n", st.Wrap("READS OTHER VALUES: "+text+". --tables prints each.", 2))
 	}
 	if d.Next == "" {
 		return nil

@@ -24,6 +24,7 @@ type DTypeRow struct {
 // A DTypeCell counts the calls of one op with one dtype: each counts by its worst result.
 type DTypeCell struct {
 	Pass, Warn, Fail, Missing int // Missing: not implemented
+	Repaired, Reads           int // of two recordings; Reads: reads other values
 	Other                     int // nothing was compared, or the input was refused
 }
 
@@ -36,9 +37,9 @@ func (c DTypeCell) Worst() string {
 		return "missing"
 	case c.Warn > 0:
 		return "warn"
-	case c.Pass > 0:
+	case c.Pass+c.Repaired > 0:
 		return "pass"
-	case c.Other > 0:
+	case c.Other+c.Reads > 0:
 		return "other"
 	}
 	return ""
@@ -59,8 +60,8 @@ func NewDTypeCount() *DTypeCount {
 	return &DTypeCount{cells: map[string]map[string]*DTypeCell{}, dtypes: map[string]bool{}}
 }
 
-// Add counts a call.
-func (c *DTypeCount) Add(f *Finding) {
+// Add counts a call. Its worst verdict is shown as s shows it.
+func (c *DTypeCount) Add(f *Finding, s *Summary) {
 	op, dt := f.Results[0].Op, f.dtype()
 	if c.cells[op] == nil && len(c.cells) >= maxOps {
 		op = otherOps
@@ -71,7 +72,14 @@ func (c *DTypeCount) Add(f *Finding) {
 	if c.cells[op][dt] == nil {
 		c.cells[op][dt] = &DTypeCell{}
 	}
-	c.cells[op][dt].add(f.Worst())
+	v := f.Worst()
+	for _, r := range f.Results {
+		if r.Verdict == v {
+			v = s.Shown(r)
+			break
+		}
+	}
+	c.cells[op][dt].add(v)
 	c.dtypes[dt] = true
 }
 
@@ -112,6 +120,10 @@ func (c *DTypeCell) add(v verdict.Verdict) {
 		c.Pass++
 	case v == verdict.Warn:
 		c.Warn++
+	case v == verdict.Repaired:
+		c.Repaired++
+	case v == ReadsOtherValues:
+		c.Reads++
 	case v.Differs():
 		c.Fail++
 	case v == verdict.Unsupported:

@@ -25,11 +25,16 @@ type Fault struct {
 	In, On string
 	// OfTwo says that some of its calls are repaired in the first of two recordings, or wrong in both.
 	OfTwo bool
+	// Repaired says that it has no failures but those that only the second of two recordings has.
+	Repaired bool
 }
 
 // FaultsTitle is the title of a table of faults.
 func FaultsTitle(faults []Fault) string {
-	if slices.ContainsFunc(faults, func(f Fault) bool { return f.OfTwo }) {
+	switch {
+	case !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Repaired }):
+		return "What is repaired"
+	case slices.ContainsFunc(faults, func(f Fault) bool { return f.OfTwo }):
 		return "What is wrong in one recording, or in both"
 	}
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Known }) {
@@ -107,7 +112,8 @@ func (rec *Recording) Faults() (faults []Fault) {
 	for _, o := range ops {
 		reads := rec.Summary.Reading() > 0 && o.onlyReads()
 		still := o.Counts[verdict.StillWrong] > 0
-		if (!o.differs() || reads) && o.Counts[verdict.Known] == 0 && !still {
+		repaired := o.Counts[verdict.Repaired] > 0
+		if (!o.differs() || reads) && o.Counts[verdict.Known] == 0 && !still && !repaired {
 			continue
 		}
 		w := o.Worst
@@ -118,8 +124,9 @@ func (rec *Recording) Faults() (faults []Fault) {
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
 			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()),
-			Known: !o.differs() && !still, OfTwo: o.repaired+o.still > 0,
-			Worst: strings.TrimSpace(OneLine(worst))})
+			Known: !o.differs() && !still && !repaired, OfTwo: repaired || still,
+			Repaired: repaired && (!o.differs() || reads) && !still && o.Counts[verdict.Known] == 0,
+			Worst:    strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
 }
@@ -182,16 +189,13 @@ func (o *OpSummary) callsText(among int, apart bool) string {
 		n := o.Counts[v]
 		total += n
 		if v == verdict.Fail {
-			n -= reading + o.repaired
+			n -= reading
 		}
-		if n > 0 && v.Wrong() {
+		if n > 0 && (v.Wrong() || v == verdict.Repaired) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
 	slices.Reverse(parts)
-	if o.repaired > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s", o.repaired, WrongInSecond.Word()))
-	}
 	if reading > 0 {
 		parts = append(parts, fmt.Sprintf("%d only read other values", reading))
 	}

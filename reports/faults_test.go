@@ -36,9 +36,9 @@ func TestFaults(t *testing.T) {
 	}
 	rec := readRecorded(t, b.String())
 	want := []Fault{
-		{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false, "", "", false},
-		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false, "", "", false},
-		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false, "", "", false}}
+		{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false, "", "", false, false},
+		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false, "", "", false, false},
+		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false, "", "", false, false}}
 	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
 		t.Error(diff)
 	}

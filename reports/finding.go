@@ -173,15 +173,8 @@ func (f *Finding) Worst() verdict.Verdict {
 	return worst
 }
 
-// Bad reports whether any result is a finding.
-func (f *Finding) Bad() bool {
-	for _, r := range f.Results {
-		if r.Finding() {
-			return true
-		}
-	}
-	return false
-}
+// Bad reports whether any result is listed with the findings.
+func (f *Finding) Bad() bool { return slices.ContainsFunc(f.Results, (*Result).listed) }
 
 // Compared reports whether any result is more than an error: a call that ran out of time or
 // memory would do so again.
@@ -196,7 +189,7 @@ func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "",
 // OnlyGradients reports whether all that is wrong are gradients.
 func (f *Finding) OnlyGradients() bool {
 	return f.Bad() && !slices.ContainsFunc(f.Results, func(r *Result) bool {
-		return r.Finding() && r.Phase != "backward"
+		return r.listed() && r.Phase != "backward"
 	})
 }
 
@@ -253,11 +246,8 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
-	switch in := f.WrongIn(); {
-	case f.Inherits:
+	if f.Inherits {
 		head = "READS OTHER VALUES  "
-	case in == WrongInSecond && f.onlyIn(in):
-		head = strings.ToUpper(in.Word()) + "  "
 	}
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	f.writeCauses(&b, st)

@@ -9,6 +9,7 @@ import (
 // wordsOf explain verdicts to people who do not know the program.
 var wordsOf = []Fact{
 	{string(verdict.Warn), "more than rounding usually does, but explained by a lower precision inside: look at it"},
+	{string(verdict.Repaired), "right, and wrong in the recording compared with"},
 	{string(verdict.Known), "wrong, and already on the list of known failures"},
 	{string(verdict.StillWrong), "wrong, and was wrong before: in the run or in the recording compared with"},
 	{string(verdict.Mistrusted), "not judged: no error was seen, but that proves little: all zeros, or only rounding noise"},

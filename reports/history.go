@@ -182,7 +182,7 @@ func (m marks) add(r *Result) {
 		mark = 'x'
 	case r.Verdict == verdict.Known:
 		mark = 'k'
-	case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:
+	case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn || r.Verdict == verdict.Repaired:
 		mark = '.'
 	}
 	if was := m[r.Op]; was == 0 || strings.IndexByte(markOrder, mark) < strings.IndexByte(markOrder, was) {

@@ -117,7 +117,7 @@ func (j *JSONLines) Result(r *Result) error {
 	return j.Write(struct {
 		Kind string `json:"kind"`
 		*Result
-	}{"result", r})
+	}{"result", r.recorded()})
 }
 
 // Cause writes what explains a finding.
@@ -141,6 +141,9 @@ func (j *JSONLines) Profile(p *Profile) error {
 // worst, then time, memory and the counts by op.
 func (j *JSONLines) Summary(s *Summary) error {
 	ops, unjudged := s.Ops(), s.NotJudged()
+	for i, o := range ops {
+		ops[i] = o.recorded()
+	}
 	m := map[string]any{
 		"kind": "summary", "captures": s.Calls(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,

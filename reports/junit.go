@@ -161,6 +161,9 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 				continue // one case for each file
 			}
 			c := junitResult(r, names)
+			if v := rec.Summary.Shown(r); v == ReadsOtherValues {
+				c.Failure, c.Error, c.Skipped = nil, nil, &junitNote{Message: string(v) + ": " + OneLine(r.Reason)}
+			}
 			if failing && r.Verdict == f.Worst() {
 				c.Skipped, c.Out = nil, ""
 				c.Failure = &junitNote{Type: string(r.Verdict), Text: strings.Join(details(r), "\n"),
@@ -278,8 +281,8 @@ func junitResult(r *Result, names caseNames) junitCase {
 	note := &junitNote{Type: string(r.Verdict), Message: reason, Text: strings.Join(details(r), "\n")}
 	switch r.Verdict {
 	case verdict.Pass:
-	case verdict.Warn:
-		c.Out = "warn: " + reason
+	case verdict.Warn, verdict.Repaired:
+		c.Out = string(r.Verdict) + ": " + reason
 	case verdict.Fail:
 		c.Failure = note
 	case verdict.Skipped, verdict.Mistrusted, verdict.Unsupported, verdict.Known, verdict.StillWrong:

@@ -37,6 +37,9 @@ type KnownList struct {
 	// that could not read everything.
 	Partial bool `json:"partial,omitempty"`
 
+	// OfTwo says that the results are of two recordings: one that passes may be wrong in both.
+	OfTwo bool `json:"-"`
+
 	byOp map[string][]*KnownLine // lines whose operator has no star
 	any  []*KnownLine            // the others
 }
@@ -52,11 +55,12 @@ type KnownLine struct {
 	Expired int    `json:"expired"` // values that fail after the date
 	Passing int    `json:"passing"`
 	Others  int    `json:"others,omitempty"` // values of other calls that fail and that no line is about
+	Unsure  int    `json:"unsure,omitempty"` // values of two recordings that pass and were not judged by themselves
 
 	op, value, folder, capture string
 	call, rank                 int // -1 for all
 	verdict                    verdict.Verdict
-	was                        extent
+	was                        Extent
 	over                       bool   // the date has passed
 	note                       string // issue and reason
 }
@@ -274,15 +278,23 @@ func glob(pattern, s string) bool {
 	}
 }
 
-// Mark makes a failure of the list known. Of others that the list is about, it says why they are not. It does nothing
-// without a list.
+// failsAs is a verdict as lists of known failures have it.
+func failsAs(v verdict.Verdict) verdict.Verdict {
+	if v == verdict.StillWrong {
+		return verdict.Fail
+	}
+	return v
+}
+
+// Mark makes a failure of the list known, also one that is still wrong. Of others that the list is about, it says why
+// they are not. It does nothing without a list.
 func (k *KnownList) Mark(r *Result) {
 	if k == nil || r.Device != "" {
 		return
 	}
-	why := ""
+	why, is := "", failsAs(r.Verdict)
 	lines, others := k.about(r)
-	if len(lines) == 0 && r.Verdict.Differs() && len(others) > 0 {
+	if len(lines) == 0 && is.Differs() && len(others) > 0 {
 		for _, l := range others {
 			l.Others++
 		}
@@ -294,20 +306,23 @@ func (k *KnownList) Mark(r *Result) {
 			l.Known++
 			r.ListedBy = l
 			return
-		case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:
+		case k.OfTwo && r.bySelf == nil && (is == verdict.Pass || is == verdict.Warn):
+			l.Unsure++
+			continue
+		case is == verdict.Pass || is == verdict.Warn || is == verdict.Repaired:
 			l.Passing++
 			continue
-		case !r.Verdict.Differs():
+		case !is.Differs():
 			continue
 		}
 		at := fmt.Sprintf("%s:%d", k.File, l.Number)
-		switch times := r.timesWorse(l.was); {
+		switch times := r.extent().timesWorse(l.was); {
 		case l.over:
 			l.Expired++
 			why = fmt.Sprintf("%s: known until %s, which has passed", at, l.Until)
-		case r.Verdict != l.verdict:
+		case is != l.verdict:
 			l.Worse++
-			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, r.Verdict)
+			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, is)
 		case times >= farWorse:
 			l.Worse++
 			why = fmt.Sprintf("%s: known, but %s", at, worseText(times))
@@ -327,7 +342,7 @@ func (k *KnownList) Mark(r *Result) {
 }
 
 // limited reports whether the list says how wrong the known value r is.
-func (r *Result) limited() bool { return r.ListedBy != nil && r.ListedBy.was != extent{} }
+func (r *Result) limited() bool { return r.ListedBy != nil && r.ListedBy.was != Extent{} }
 
 // CountFarWorse counts known values that are far worse than in another run as such in their lines.
 func CountFarWorse(changes []ResultChange) {
@@ -388,7 +403,7 @@ func (k *KnownList) Told(all bool) (told []string) {
 		if l.Others > 0 {
 			calls = append(calls, strconv.Itoa(l.Number))
 		}
-		if values += l.Known; l.About != "" && l.failing()+l.Passing == 0 {
+		if values += l.Known; l.About != "" && l.failing()+l.Passing+l.Unsure == 0 {
 			number := strconv.Itoa(l.Number)
 			words := append(strings.Fields(l.About), "", "") // operator, value, and which call
 			if value := words[1]; value != "call" && value != words[0] && !strings.ContainsAny(value, "[.*") {
@@ -457,6 +472,7 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 		x.Expired += l.Expired
 		x.Passing += l.Passing
 		x.Others += l.Others
+		x.Unsure += l.Unsure
 	}
 	return k
 }
@@ -471,7 +487,7 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	written := map[string]bool{}
 	if k := rec.Summary.Known; k != nil && !k.empty() {
 		for _, l := range k.Lines {
-			if l.Known+l.Expired == 0 && (l.Worse > 0 || l.Passing > 0 && !k.Partial) {
+			if l.Known+l.Expired+l.Unsure == 0 && (l.Worse > 0 || l.Passing > 0 && !k.Partial) {
 				continue
 			}
 			fmt.Fprintln(b, l.Text)
@@ -484,13 +500,14 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	}
 	all := newKnownValues(rec)
 	for r := range rec.Results.All() {
-		if !r.Verdict.Differs() || r.Device != "" {
+		is := failsAs(r.Verdict)
+		if !is.Differs() || r.Device != "" {
 			continue
 		}
 		about, sizes := all.words(r)
 		as := about
-		if r.Verdict != verdict.Fail {
-			as += " " + string(r.Verdict)
+		if is != verdict.Fail {
+			as += " " + string(is)
 		}
 		if written[as] {
 			continue
@@ -513,12 +530,12 @@ type knownKey struct {
 type knownValues struct {
 	folders bool // there are any
 	passing map[knownKey]bool
-	worst   map[knownKey]extent
+	worst   map[knownKey]Extent
 }
 
 // newKnownValues looks at all results of a run.
 func newKnownValues(rec *Recording) *knownValues {
-	all := &knownValues{passing: map[knownKey]bool{}, worst: map[knownKey]extent{}}
+	all := &knownValues{passing: map[knownKey]bool{}, worst: map[knownKey]Extent{}}
 	for r := range rec.Results.All() {
 		all.folders = all.folders || knownFolder(r) != "."
 		for _, key := range keysOf(r) {
@@ -537,7 +554,7 @@ func newKnownValues(rec *Recording) *knownValues {
 
 // keysOf are the keys of a result, that of all ranks first.
 func keysOf(r *Result) []knownKey {
-	key := knownKey{r.Op, knownValue(r), knownFolder(r), -1, cmp.Or(r.Default, r.Verdict)}
+	key := knownKey{r.Op, knownValue(r), knownFolder(r), -1, failsAs(cmp.Or(r.Default, r.Verdict))}
 	keys := []knownKey{key}
 	if r.Rank != nil {
 		key.rank = *r.Rank
@@ -571,8 +588,8 @@ func (all *knownValues) words(r *Result) (about, sizes string) {
 		words = append(words, "folder="+quoteWord(knownFolder(r)))
 	}
 	var how []string
-	if r.Verdict != verdict.Fail {
-		how = append(how, "verdict="+string(r.Verdict))
+	if is := failsAs(r.Verdict); is != verdict.Fail {
+		how = append(how, "verdict="+string(is))
 	}
 	for _, m := range []struct {
 		name, format string

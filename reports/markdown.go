@@ -43,7 +43,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	s := rec.Summary
 	mark := "✅"
 	switch {
-	case s.Differs() || s.Unwanted():
+	case s.Wrong() || s.Unwanted():
 		mark = "❌"
 	case s.Doubtful():
 		mark = "⚠️"
@@ -99,6 +99,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	for f := range rec.Findings() {
 		digest.Add(f)
 	}
+	rec.Lead(digest)
 	shown, left := 0, digest.rest
 	for f, like := range digest.Told() {
 		if shown == markdownFindings {
@@ -110,6 +111,9 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	}
 	if left > 0 {
 		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "kind"))
+	}
+	if text := digest.ReadingText(); text != "" {
+		fmt.Fprintf(b, "\n**%s**: %s\n", ReadsOtherValues, escapeMarkdown(text))
 	}
 }
 

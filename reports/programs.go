@@ -24,6 +24,7 @@ type ProgramSummary struct {
 	Error     *float64 `json:"worst_error"` // its error, as a part of the largest value; nil if it is not known
 	Verdict   string   `json:"verdict"`     // the worst of its calls that were judged, else "not judged"
 	counts    map[verdict.Verdict]int
+	reading   int // calls that differ since they were given other values
 	worst     *Result
 }
 
@@ -97,7 +98,7 @@ func (s *Summary) Programs() []*ProgramSummary {
 		}
 	}
 	for _, p := range list {
-		p.sum()
+		p.sum(s.Reading() > 0)
 	}
 	slices.SortFunc(list, func(a, b *ProgramSummary) int {
 		return cmp.Or(cmp.Compare(btoi(!a.wrong()), btoi(!b.wrong())), cmp.Compare(b.Failing, a.Failing),
@@ -110,12 +111,27 @@ func (s *Summary) Programs() []*ProgramSummary {
 // wrong reports whether a call of the program fails, or something between calls is wrong.
 func (p *ProgramSummary) wrong() bool { return p.Failing+p.Between > 0 }
 
-// sum fills in what follows from the counts.
-func (p *ProgramSummary) sum() {
+// look keeps a wrong result of the program if it is the worst so far. One that only differs since its call was given
+// other values is the worst only if there are no others.
+func (p *ProgramSummary) look(r *Result) {
+	if v := r.Verdict; !v.Differs() && v != verdict.StillWrong {
+		return
+	}
+	if w := p.worst; w == nil || w.Inherits && !r.Inherits || w.Inherits == r.Inherits && worse(r, w) {
+		keep := *r
+		p.worst = &keep
+	}
+}
+
+// sum fills in what follows from the counts. Calls that only read other values do not fail if they are told apart.
+func (p *ProgramSummary) sum(apart bool) {
 	p.Calls, p.Failing, p.NotJudged, p.Worst, p.Error, p.Verdict = 0, 0, 0, nil, nil, notJudged
 	rank := -1
 	for v, n := range p.counts {
 		p.Calls += n
+		if apart && v == verdict.Fail {
+			n -= p.reading
+		}
 		switch {
 		case v.Differs() || v == verdict.StillWrong:
 			p.Failing += n
@@ -130,7 +146,7 @@ func (p *ProgramSummary) sum() {
 	if p.Between > 0 && p.Failing == 0 {
 		p.Verdict = string(verdict.Fail)
 	}
-	if w := p.worst; w != nil {
+	if w := p.worst; w != nil && p.Failing > 0 {
 		p.Worst = &w.Op
 		if w.RelativeError != nil {
 			x := float64(*w.RelativeError)

@@ -269,7 +269,8 @@ type lastLine struct {
 
 func (rec *Recording) summarize() error {
 	rec.Summary.Settings = rec.Run.Settings // counted from the results of a run that did not end
-	if err := rec.Count(); err != nil {
+	digest, err := rec.count()
+	if err != nil {
 		return err
 	}
 	if rec.Last == nil {
@@ -286,6 +287,10 @@ func (rec *Recording) summarize() error {
 	s.Budget, s.Known, s.Facts, s.First, s.Same = last.Budget, last.Known, last.Facts, last.First, last.Same
 	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
 		s.First = nil
+	}
+	if s.First != nil {
+		rec.Lead(digest)
+		rec.First = digest.First()
 	}
 	if len(rec.Timings) > 0 {
 		rec.Measured = &Measured{}
@@ -304,6 +309,12 @@ func (rec *Recording) summarize() error {
 
 // Count adds the results to the summary, and finds what is wrong first.
 func (rec *Recording) Count() error {
+	_, err := rec.count()
+	return err
+}
+
+// count is Count. It returns a digest of the findings.
+func (rec *Recording) count() (*Digest, error) {
 	rec.Summary.unexplained = rec.LeftOut
 	digest := NewDigest(nil)
 	rec.in, rec.on = map[string][]string{}, map[string][]string{}
@@ -353,7 +364,14 @@ func (rec *Recording) Count() error {
 			rec.wrong = append(rec.wrong, op)
 		}
 	}
-	return rec.Results.Err()
+	return digest, rec.Results.Err()
+}
+
+// Lead has a digest of the run's findings begin with those of the place where two recordings part.
+func (rec *Recording) Lead(d *Digest) {
+	if first := rec.Summary.First; first != nil {
+		d.Lead(first.Capture)
+	}
 }
 
 // Headline is the result of the run in a sentence: the first fact of its command, or counts of calls. Inputs that could

@@ -46,8 +46,8 @@ const (
 
 // wanted orders verdicts by how much one would want to have them; what was compared
 // before and is not any more got worse.
-var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
-	verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
+var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Repaired, verdict.Mistrusted, verdict.Skipped,
+	verdict.Unsupported, verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
@@ -61,7 +61,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		case r.Verdict == verdict.Known:
 			c.Change = IsKnown
 			if o != nil && (o.Verdict.Wrong()) && !r.limited() {
-				c.Times = r.timesWorse(o.extent())
+				c.Times = r.timesWorse(o.Extent())
 			}
 		case r.unread():
 			c.Change = Unread
@@ -72,7 +72,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		case o.Verdict == r.Verdict && !r.Finding():
 			continue
 		case o.Verdict == r.Verdict:
-			c.Change, c.Times = StaysBad, r.timesWorse(o.extent())
+			c.Change, c.Times = StaysBad, r.timesWorse(o.Extent())
 		case slices.Index(wanted, r.Verdict) > slices.Index(wanted, o.Verdict):
 			c.Change = Worse
 		default:

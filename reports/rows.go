@@ -201,6 +201,7 @@ type Result struct {
 	Setting string          `json:"setting,omitempty"`
 	// ListedBy is the line of the list of known failures that makes this one known, where the list is at hand.
 	ListedBy *KnownLine `json:"-"`
+	bySelf   *Extent    // see BySelf
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library
@@ -329,6 +330,9 @@ func (r *Result) OverflowRow() OverflowRow {
 // Finding reports whether r is something that its reader has to look at.
 func (r *Result) Finding() bool { return r.Verdict.Finding() && !r.Unwritten }
 
+// listed reports whether r is listed with the findings: because it is one, or was one and is repaired.
+func (r *Result) listed() bool { return r.Finding() || r.Verdict == verdict.Repaired }
+
 // passed reports whether every capture of the operator passed: captures that were not judged did not.
 func (o *OpSummary) passed() bool { return len(o.Counts) == 1 && o.Counts[verdict.Pass] > 0 }
 
@@ -340,9 +344,6 @@ type OpSummary struct {
 
 	reading int // calls whose verdict only tells that they were given other values
 	inside  int // calls that a recorded call made
-	// repaired are calls that fail since they are wrong in the second of two recordings only; still are calls that are
-	// wrong in both, and no further apart than what they were given.
-	repaired, still int
 
 	elements, checked int64 // of all results that were compared, and of these one by one
 }

@@ -309,6 +309,7 @@ func decodeResult(line []byte) (*Result, error) {
 	if r.Verdict.Rank() < 0 {
 		return nil, fmt.Errorf("verdict: unknown %q", r.Verdict)
 	}
+	r.Repair()
 	if n, of := r.Mismatch, r.Numel; n != nil && of != nil && (*n < 0 || *n > *of) {
 		return nil, fmt.Errorf("mismatched: %d of %d elements", *n, *of)
 	}

@@ -21,9 +21,9 @@ type Style struct {
 var colors = map[verdict.Verdict]text.Colors{
 	verdict.Pass: {text.FgGreen}, verdict.Warn: {text.FgYellow}, verdict.Fail: {text.Bold, text.FgRed},
 	verdict.Mistrusted: {text.FgYellow}, verdict.Unsupported: {text.FgCyan}, verdict.Known: {text.FgMagenta},
-	verdict.StillWrong: {text.FgRed},
-	verdict.Invalid:    {text.FgMagenta},
-	verdict.Error:      {text.FgMagenta}, verdict.Timeout: {text.Bold, text.FgRed},
+	verdict.StillWrong: {text.FgRed}, verdict.Repaired: {text.FgGreen},
+	verdict.Invalid: {text.FgMagenta},
+	verdict.Error:   {text.FgMagenta}, verdict.Timeout: {text.Bold, text.FgRed},
 	verdict.Crash: {text.Bold, text.FgRed},
 }
 

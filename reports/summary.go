@@ -81,11 +81,11 @@ type Summary struct {
 	capture, op  string // being added
 	worst        verdict.Verdict
 	addedCapture bool
-	unsaved      bool    // it has a file into which torch saved nothing
-	reads        bool    // it only reads other values
-	inside       bool    // a recorded call made it
-	wrongIn      WrongIn // in which of two recordings it is wrong
-	reading      int     // calls whose verdict only tells that they were given other values
+	unsaved      bool // it has a file into which torch saved nothing
+	reads        bool // it only reads other values
+	inside       bool // a recorded call made it
+	reading      int  // calls whose verdict only tells that they were given other values
+	apart        int  // results of such calls that differ
 }
 
 // A Fact is a line at the top of reports, with its name.
@@ -120,10 +120,10 @@ func (s *Summary) Add(r *Result) {
 		s.endCapture()
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 		s.program = s.programs.of(r)
-		s.reads, s.inside, s.wrongIn = r.Inherits, r.Within != nil, ""
+		s.reads, s.inside = r.Inherits, r.Within != nil
 	}
-	s.wrongIn = WorseIn(s.wrongIn, r.WrongIn)
 	s.Results[r.Verdict]++
+	s.apart += btoi(r.Inherits && r.Verdict.Differs())
 	s.steps.add(r)
 	s.addErrors(r)
 	if r.Generated != nil {
@@ -165,11 +165,7 @@ func (s *Summary) Add(r *Result) {
 		s.worst = r.Verdict
 	}
 	s.opOf(r.Op).add(r)
-	if p, v := s.program, r.Verdict; (v.Differs() || v == verdict.StillWrong) &&
-		(p.worst == nil || worse(r, p.worst)) {
-		keep := *r
-		p.worst = &keep
-	}
+	s.program.look(r)
 }
 
 // These stand in the place of an operator in results that are about no call.
@@ -255,12 +251,10 @@ func (s *Summary) endCapture() {
 		if s.inside {
 			o.inside++
 		}
-		if s.wrongIn != "" {
-			o.wrongIn(s.wrongIn, s.worst)
-		}
 		if s.reads && s.worst.Differs() {
 			o.reading++
 			s.reading++
+			s.program.reading++
 		}
 		if s.unsaved {
 			s.unwritten[s.opOf(s.op).Op]++
@@ -285,10 +279,10 @@ func (s *Summary) Ops() []*OpSummary {
 	})
 }
 
-// Reading is how many captures that differ were only given other values, where others are wrong by themselves.
+// Reading is how many captures that differ were only given other values, where others are or were wrong by themselves.
 func (s *Summary) Reading() int {
 	s.endCapture()
-	if s.reading < s.differing() {
+	if s.reading < s.differing()+s.Captures[verdict.Repaired] {
 		return s.reading
 	}
 	return 0
@@ -304,14 +298,22 @@ func (s *Summary) differing() (n int) {
 	return n
 }
 
-// readsOtherValues is the heading of a column for such captures of an op.
-const readsOtherValues = "reads other values"
+// ReadsOtherValues is what reports show in place of the verdict of such captures, and the heading of a column for them.
+const ReadsOtherValues verdict.Verdict = "reads other values"
+
+// Shown is the verdict that reports show of a result: its own or, where others are or were wrong, ReadsOtherValues.
+func (s *Summary) Shown(r *Result) verdict.Verdict {
+	if r.Inherits && r.Verdict.Differs() && s.Reading() > 0 {
+		return ReadsOtherValues
+	}
+	return r.Verdict
+}
 
 // columns are the headings of columns with the captures by verdict, and of one for those that only read other values.
 func (s *Summary) columns() []string {
 	columns := columnsOf(s.used())
 	if s.Reading() > 0 {
-		columns = append(columns, readsOtherValues)
+		columns = append(columns, string(ReadsOtherValues))
 	}
 	return columns
 }
@@ -346,7 +348,7 @@ func (o *OpSummary) differs() bool {
 // compared and not judged. Reports for people have Judged, which adds up with NotJudged.
 func (s *Summary) Compared() int {
 	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted] +
-		s.Results[verdict.Known] + s.Results[verdict.StillWrong]
+		s.Results[verdict.Repaired] + s.Results[verdict.Known] + s.Results[verdict.StillWrong]
 }
 
 // Judged is the number of values that were judged: that passed or did not, and not only in a way that proves little.
@@ -391,7 +393,7 @@ func (s *Summary) Total() int {
 }
 
 // Counts are the numbers of a run's last line: compared, and one per verdict, of
-// results and of captures.
+// results and of captures. What is repaired differs and is in the counts of failures, too.
 func (s *Summary) Counts() map[string]any {
 	s.endCapture()
 	m := map[string]any{"compared": s.Compared()}
@@ -399,18 +401,35 @@ func (s *Summary) Counts() map[string]any {
 		m[v.Key()] = s.Results[v]
 		m["captures_"+v.Key()] = s.Captures[v]
 	}
+	m["fail"] = s.Results[verdict.Fail] + s.Results[verdict.Repaired]
+	m["captures_fail"] = s.Captures[verdict.Fail] + s.Captures[verdict.Repaired]
 	return m
 }
 
 // Differs reports whether any result is a difference or a device's failure, or the
-// results of an operator are wrong all together. What is still wrong counts, too.
+// results of an operator are wrong all together. What is still wrong counts, too, and so does what is repaired.
 func (s *Summary) Differs() bool {
-	for v, n := range s.Results {
-		if n > 0 && (v.Differs() || v == verdict.StillWrong) {
-			return true
+	return s.wrongResults()+s.Results[verdict.Repaired] > 0 || s.together(verdict.Fail)
+}
+
+// Wrong reports whether a result is wrong or differs without a reason: neither what is repaired does, nor what only
+// reads values that differ because of others.
+func (s *Summary) Wrong() bool {
+	n := s.wrongResults()
+	if s.Reading() > 0 {
+		n -= s.apart
+	}
+	return n > 0 || s.together(verdict.Fail)
+}
+
+// wrongResults is how many results are a difference or a device's failure, or still wrong.
+func (s *Summary) wrongResults() (n int) {
+	for v, k := range s.Results {
+		if v.Differs() || v == verdict.StillWrong {
+			n += k
 		}
 	}
-	return s.together(verdict.Fail)
+	return n
 }
 
 // Unwanted reports whether any capture's worst verdict, or that on all calls of an
@@ -443,18 +462,28 @@ func (s *Summary) Refused() bool {
 	return refused > 0
 }
 
+// inTables are the verdicts in the order of tables.
+var inTables = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Repaired, verdict.Known, verdict.StillWrong,
+	verdict.Fail, verdict.Mistrusted, verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error,
+	verdict.Timeout, verdict.Crash}
+
 // used lists the verdicts that captures have, in the order of tables.
-func (s *Summary) used() []verdict.Verdict {
-	s.endCapture()
-	var used []verdict.Verdict
-	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Known, verdict.StillWrong, verdict.Fail,
-		verdict.Mistrusted, verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error,
-		verdict.Timeout, verdict.Crash} {
-		if s.Captures[v] > 0 {
+func (s *Summary) used() (used []verdict.Verdict) {
+	for _, v := range inTables {
+		if s.having(v) > 0 {
 			used = append(used, v)
 		}
 	}
 	return used
+}
+
+// having is how many captures have a verdict. Those that only read other values are counted apart.
+func (s *Summary) having(v verdict.Verdict) int {
+	s.endCapture()
+	if v == verdict.Fail {
+		return s.Captures[v] - s.Reading()
+	}
+	return s.Captures[v]
 }
 
 // columnsOf are the headings of columns for verdicts.
@@ -628,12 +657,20 @@ func (s *Summary) Told() []string { return s.told(s.NotJudged().String()) }
 // told is Told with this line about what was not judged.
 func (s *Summary) told(unjudged string) []string {
 	lines := append(append(slices.Clone(s.Missing), s.unreadLines()...), s.notRunLines()...)
-	for _, line := range []string{unjudged, s.failedOn()} {
+	for _, line := range []string{unjudged, s.onlyRepaired(), s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return append(lines, s.ToldKnown()...)
+}
+
+// onlyRepaired says why the exit code is 1 although nothing is wrong; "" if that is not so.
+func (s *Summary) onlyRepaired() string {
+	if s.Results[verdict.Repaired] == 0 || s.Wrong() || s.Unwanted() || s.Interrupted {
+		return ""
+	}
+	return "exit code 1: the recordings differ, but only because faults of the old one are repaired"
 }
 
 // ToldKnown are lines about what became of the list of known failures.
@@ -794,15 +831,14 @@ func byCount(counts map[string]int) []string {
 func (s *Summary) Line() string { return s.paintedLine(Style{}) }
 
 func (s *Summary) paintedLine(st Style) string {
-	total, parts := 0, []string{}
-	for _, v := range s.used() {
-		total += s.Captures[v]
-		if n := s.Reading(); n > 0 && v == verdict.Fail {
-			parts = append(parts, st.Paint(v, fmt.Sprintf("%d fail", s.Captures[v]-n)),
-				fmt.Sprintf("%d read other values", n))
-			continue
+	var parts []string
+	for _, v := range inTables {
+		if n := s.having(v); n > 0 {
+			parts = append(parts, st.Paint(v, fmt.Sprintf("%d %s", n, v)))
 		}
-		parts = append(parts, st.Paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
+		if n := s.Reading(); n > 0 && v == verdict.Fail {
+			parts = append(parts, fmt.Sprintf("%d read other values", n))
+		}
 	}
 	end := ""
 	if n := s.Left(); n > 0 {
@@ -817,7 +853,7 @@ func (s *Summary) paintedLine(st Style) string {
 	if s.Interrupted {
 		end += " (interrupted)"
 	}
-	return fmt.Sprintf("%s: %s%s", Count(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
+	return fmt.Sprintf("%s: %s%s", Count(s.Calls(), "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
 }
 
 // Count is a number of things, as people write it: "1 capture", "2 captures".

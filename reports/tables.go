@@ -233,7 +233,11 @@ func (rec *Recording) SheetOf(results iter.Seq[*Result]) Sheet {
 		for r := range results {
 			row := make([]any, 0, len(s.Columns))
 			for _, c := range resultColumns {
-				row = append(row, c.cell(r))
+				if c.name == "verdict" {
+					row = append(row, string(rec.Summary.Shown(r)))
+				} else {
+					row = append(row, c.cell(r))
+				}
 			}
 			if c := causeOf(r); c != nil {
 				row = append(row, c.String())
@@ -363,8 +367,10 @@ func (rec *Recording) SummarySheet() Sheet {
 	} else {
 		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()}, []any{"judged", s.Judged()},
 			[]any{"not_judged", s.NotJudged().NotJudged})
-		for _, v := range s.used() {
-			rows = append(rows, []any{"captures_" + v.Key(), s.Captures[v]})
+		for _, v := range verdict.All() {
+			if s.Captures[v] > 0 {
+				rows = append(rows, []any{"captures_" + v.Key(), s.Captures[v]})
+			}
 		}
 		for _, v := range verdict.All() {
 			if s.Results[v] > 0 {

@@ -140,7 +140,8 @@ func (u *Unjudged) of(why string) string {
 // unjudged is why r was not judged, apart from what only r has; "" if it was.
 func unjudged(r *Result) string {
 	switch r.Verdict {
-	case verdict.Pass, verdict.Warn, verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Timeout, verdict.Crash:
+	case verdict.Pass, verdict.Warn, verdict.Repaired, verdict.Known, verdict.StillWrong, verdict.Fail,
+		verdict.Timeout, verdict.Crash:
 		return ""
 	case verdict.Error:
 		return "could not be computed"

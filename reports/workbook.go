@@ -126,11 +126,7 @@ func (rec *Recording) overview() Sheet {
 	}
 	if len(rec.Timings) == 0 {
 		for _, v := range s.used() {
-			n := s.Captures[v]
-			if v == verdict.Fail {
-				n -= s.Reading()
-			}
-			rows = append(rows, []any{CountOf + string(v), n})
+			rows = append(rows, []any{CountOf + string(v), s.having(v)})
 		}
 		if n := s.Reading(); n > 0 {
 			rows = append(rows, []any{"calls that only read other values", n})
@@ -183,13 +179,13 @@ func (rec *Recording) sentence() string {
 	}
 	reading := s.Reading()
 	wrong -= reading
-	repaired := s.repaired()
-	text := fmt.Sprintf("%d of %s fail", wrong-repaired, Count(total, "call"))
+	repaired := s.Captures[verdict.Repaired]
+	text := fmt.Sprintf("%d of %s fail", wrong, Count(total, "call"))
 	if still > 0 {
 		text += fmt.Sprintf(", %d of them %s", still, verdict.StillWrong)
 	}
 	if repaired > 0 {
-		text += fmt.Sprintf(", %d differ since they are repaired", repaired)
+		text += fmt.Sprintf(", %d repaired", repaired)
 	}
 	text += fmt.Sprintf(", %d pass", passed)
 	if total == 0 {
@@ -204,7 +200,7 @@ func (rec *Recording) sentence() string {
 	if listed > 0 {
 		text += fmt.Sprintf(", %d fail as known", listed)
 	}
-	if rest := total - wrong - reading - passed - warn - listed; rest > 0 {
+	if rest := total - wrong - repaired - reading - passed - warn - listed; rest > 0 {
 		text += fmt.Sprintf(", %d not judged", rest)
 	}
 	if n := s.betweens; n > 0 {

@@ -67,28 +67,33 @@ func (f *Finding) WrongIn() (in WrongIn) {
 	return in
 }
 
-// wrongIn counts a capture of the op whose worst verdict is v.
-func (o *OpSummary) wrongIn(in WrongIn, v verdict.Verdict) {
-	switch {
-	case in == WrongInSecond && v == verdict.Fail:
-		o.repaired++
-	case in == WrongInBoth && v == verdict.StillWrong:
-		o.still++
+// Repair makes a value that fails repaired if only the second recording has it wrong. JSON lines call it fail, for the
+// recordings differ: see recorded.
+func (r *Result) Repair() {
+	if r.WrongIn == WrongInSecond && r.Verdict == verdict.Fail {
+		r.Verdict = verdict.Repaired
 	}
 }
 
-// repaired is how many calls that differ do so because they are wrong in the second recording only.
-func (s *Summary) repaired() (n int) {
-	s.endCapture()
-	for _, o := range s.ops {
-		n += o.repaired
+// recorded is the result as JSON lines have it.
+func (r *Result) recorded() *Result {
+	if r == nil || r.Verdict != verdict.Repaired {
+		return r
 	}
-	return n
+	fails := *r
+	fails.Verdict = verdict.Fail
+	return &fails
 }
 
-// onlyIn reports whether all values of the call that fail are wrong in that recording.
-func (f *Finding) onlyIn(in WrongIn) bool {
-	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Finding() && r.WrongIn != in })
+// recorded is the op as JSON lines have it: repaired captures are in both counts.
+func (o *OpSummary) recorded() *OpSummary {
+	if o.Counts[verdict.Repaired] == 0 {
+		return o
+	}
+	is := *o
+	is.Counts, is.Worst = maps.Clone(o.Counts), o.Worst.recorded()
+	is.Counts[verdict.Fail] += o.Counts[verdict.Repaired]
+	return &is
 }
 
 // wrongInNote says in which of two recordings the call is wrong, and where the second one has it.
@@ -97,16 +102,16 @@ func (f *Finding) wrongInNote() string {
 	partner := ""
 	for _, r := range f.Results {
 		if r.Partner != "" {
-			partner = ", " + r.Partner
+			partner = " (" + r.Partner + ")"
 		}
 	}
 	switch in {
 	case WrongInFirst:
-		return "new: wrong in the first recording, right in the second" + partner
+		return "new: wrong in the new recording, right in the old one" + partner
 	case WrongInBoth:
-		return "still wrong: in the first recording and in the second" + partner
+		return "still wrong: in the new recording and in the old one" + partner
 	case WrongInSecond:
-		return "repaired: right in the first recording, wrong in the second" + partner
+		return "repaired: right in the new recording, wrong in the old one" + partner
 	}
 	return ""
 }

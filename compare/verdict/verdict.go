@@ -18,6 +18,7 @@ const (
 	Pass        Verdict = "pass"        // equal, or off by rounding
 	Warn        Verdict = "warn"        // off by the rounding of a low-precision accumulator
 	Unsupported Verdict = "unsupported" // op, argument or dtype not known
+	Repaired    Verdict = "repaired"    // right, and a failure in the recording compared with
 	Known       Verdict = "known"       // a failure that the list of known failures has
 	StillWrong  Verdict = "still wrong" // a failure that the run or recording compared with has, too
 	Fail        Verdict = "fail"        // off by more than rounding
@@ -30,7 +31,7 @@ const (
 // Rank is the place of v in All, -1 if it is none.
 func (v Verdict) Rank() int { return slices.Index(ranked, v) }
 
-var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Known, StillWrong, Fail, Invalid, Error,
+var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Repaired, Known, StillWrong, Fail, Invalid, Error,
 	Timeout, Crash}
 
 // All lists the verdicts from best to worst.
@@ -66,7 +67,7 @@ func (v Verdict) Wrong() bool { return v.Differs() || v == StillWrong || v == Kn
 // Finding reports whether v is of something that its reader has to look at.
 func (v Verdict) Finding() bool {
 	switch v {
-	case Pass, Warn, Mistrusted, Skipped, Unsupported, Known, StillWrong:
+	case Pass, Warn, Mistrusted, Skipped, Unsupported, Repaired, Known, StillWrong:
 		return false
 	}
 	return true

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -128,7 +129,6 @@ type compareRun struct {
 	out      *comparison
 	tally    tally
 	searches searches
-	caused   map[string]bool // operators of calls for whose causes compare looked
 }
 
 func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) error {
@@ -206,6 +206,10 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	defer r.json.close()
+	var sides []reports.Fact
+	if len(r.paths) == 2 {
+		sides = r.sides()
+	}
 	r.begin("pair")
 	rounding := &pairs.Rounding{Judge: r.judged, Jobs: r.a.jobs}
 	parted := pairs.Divergence{Noise: r.noise, Rounding: rounding}
@@ -215,6 +219,9 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	faulty := reports.Faulty{}
 	if held.two {
 		r.out.Same = &reports.Same{}
+		if r.known != nil {
+			r.known.OfTwo = true
+		}
 	}
 	whole := false // a call of both recordings is no failure that was saved by itself
 	held.next = func(c compared) error {
@@ -225,28 +232,22 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		}
 		if held.two {
 			rounding.AddSame(c.looked(), r.out.Same)
+			rounding.Tell(c.looked())
 		}
 		inherits := parted.Add(c.pair, c.results, c.apart)
 		for _, res := range c.results {
 			if res.Inherits = inherits; res.WrongIn != "" {
 				res.Partner = c.pair.B.Rel
 			}
+			res.Repair()
 		}
 		finding := reports.NewFinding(c.results)
 		faulty.Add(finding)
 		r.out.bar.add(finding.Bad(), 0)
-		if held.two && c.pair.B != nil && finding.Wrong() {
-			r.causes(c.pair, finding, rounding)
+		if held.two && c.pair.B != nil {
+			r.explain(c.pair, finding, rounding)
 		}
-		if err := r.out.add(finding, false); err != nil {
-			return err
-		}
-		for i := range finding.Causes {
-			if err := r.json.cause(&finding.Causes[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.out.add(finding, false)
 	}
 	err := ordered(r.ctx, r.a.jobs, all,
 		func(p pairs.Pair) compared {
@@ -294,6 +295,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(fmt.Sprintf("Faults of %s, compared with those of %s: %s.",
 				r.paths[0], r.paths[1], text), 2))
 		}
+		r.out.Facts = append(r.out.Facts, sides...)
 		if text := r.out.Same.String(); text != "" {
 			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "not judged", Text: text})
 			fmt.Fprintf(r.json.text(), "%s.\n\n", r.a.style().Wrap("Not judged: "+text, 2))
@@ -327,6 +329,27 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		}
 	}
 	return r.finish()
+}
+
+// sides prints which of two recordings is the new one.
+func (r *compareRun) sides() []reports.Fact {
+	s := newAndOld{now: dated{name: r.paths[0], recorded: recordedAt(r.ctx, r.paths[0])},
+		old:     dated{name: r.paths[1], recorded: recordedAt(r.ctx, r.paths[1])},
+		swapped: strings.Join(r.o.command("compare", quotePath(r.paths[1]), quotePath(r.paths[0])), " ")}
+	facts := s.facts()
+	r.a.tellFacts(r.json.text(), facts)
+	return facts
+}
+
+// tellFacts prints facts, a line each, unless the run is quiet.
+func (a *app) tellFacts(w io.Writer, facts []reports.Fact) {
+	if a.quiet {
+		return
+	}
+	for _, f := range facts {
+		fmt.Fprintln(w, a.style().Wrap(reports.OneLine(f.Name+": "+f.Text), 2))
+	}
+	fmt.Fprintln(w)
 }
 
 // parted writes where two recordings part, and what only one of them has.

@@ -90,10 +90,10 @@ func TestWriters(t *testing.T) {
 		{"native", "plain", "The recordings differ only by rounding of float32: 4 calls differ", false},
 		{"plain", "native", noise, false},
 		{"native", "plain", noise, false},
-		{"plain", "coupled", "torch._fused_adamw_/27 (train.py:23) wrote it in the first recording, " +
-			"torch._fused_adam_/27 (train.py:12) in the second", true},
-		{"coupled", "native", "torch._fused_adam_/27 (train.py:12) wrote it in the first recording, " +
-			"torch._fused_adamw_/27 (train.py:23) in the second", true},
+		{"plain", "coupled", "torch._fused_adamw_/27 (train.py:23) wrote it in the new recording, " +
+			"torch._fused_adam_/27 (train.py:12) in the old one", true},
+		{"coupled", "native", "torch._fused_adam_/27 (train.py:12) wrote it in the new recording, " +
+			"torch._fused_adamw_/27 (train.py:23) in the old one", true},
 		{"plain", "blind", "no recorded call is known to have written it", true},
 		{"plain-late", "coupled-late", "no recorded call wrote it, and step 1 is the first that was recorded", true},
 	} {

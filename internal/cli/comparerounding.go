@@ -9,8 +9,8 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/step/pairs"
 )
 
@@ -129,42 +129,47 @@ func differ(n int) string {
 	return fmt.Sprintf("%d calls differ", n)
 }
 
-// mostCauses is of how many wrong calls compare looks for causes, and causeTime how long it does for each.
-const (
-	mostCauses = 4
-	causeTime  = 10 * time.Second
-)
-
-// causes looks for what went wrong in a call that is wrong by itself in one of two recordings: of few calls, the first
-// of each operator.
-func (r *compareRun) causes(p pairs.Pair, f *reports.Finding, x *pairs.Rounding) {
-	in := -1
+// explain lets a finding look for what went wrong in its call, if that is wrong by itself: in the recording that has it
+// wrong, the new one if both do.
+func (r *compareRun) explain(p pairs.Pair, f *reports.Finding, x *pairs.Rounding) {
 	for _, res := range f.Results {
-		if wrong := x.WrongIn(reports.Place{Capture: res.Capture, Target: res.Target}); len(wrong) == 1 && in < 0 {
-			in = wrong[0]
+		if in := x.WrongIn(reports.Place{Capture: res.Capture, Target: res.Target}); len(in) > 0 {
+			f.Explain = func(until time.Time, turn reports.Turn) reports.Explained {
+				return r.explained(p, in[0], until, turn)
+			}
+			return
 		}
 	}
-	if in < 0 || len(r.caused) == mostCauses || r.caused[p.A.Op] {
-		return
-	}
-	if r.caused == nil {
-		r.caused = map[string]bool{}
-	}
-	r.caused[p.A.Op] = true
+}
+
+// explained looks for what went wrong in the call of a pair, in one of the recordings, until a time.
+func (r *compareRun) explained(p pairs.Pair, in int, until time.Time, turn reports.Turn) reports.Explained {
 	e := []*capture.Entry{p.A, p.B}[in]
-	_, _ = within(r.ctx, r.o.clock.limits, 0, func() (struct{}, error) { // without them nothing else is missing
+	unsought := reports.Cause{Capture: e.Rel, Op: p.A.Op, Pattern: true, Unfinished: true,
+		Text: "not sought, to save time: " + strings.Join(r.o.command("explain", quotePath(pathOf(e))), " ")}
+	x, err := within(r.ctx, r.o.clock.limits.by(until), e.Bytes(), func() (x reports.Explained, _ error) {
 		call := replay.Open(e, replay.Options{Registry: r.a.known(), Read: r.o.read})
 		defer call.Close()
-		found, err := r.searches.causesOf(r.ctx, r.paths[in:in+1], e, call, call.Compare(),
-			&causes.Allowance{Until: time.Now().Add(causeTime)})
-		for i := range found {
-			if found[i].Capture = p.A.Rel; in == 1 {
-				found[i].Text += " (in the second recording)"
-			}
+		outcome := call.Compare()
+		allowed := r.searches.allow(turn, call.SearchWork())
+		if allowed == nil {
+			x.Causes = []reports.Cause{unsought}
+			return x, nil
 		}
-		f.Causes = found
-		return struct{}{}, err
+		allowed.Until = until
+		found, err := r.searches.causesOf(r.ctx, r.paths[in:in+1], e, call, outcome, allowed)
+		x.Causes, x.Short = found, allowed.Short
+		x.Kept = recordingAbove(e) != "" && keptWrong(e, outcome, found)
+		return x, err
 	})
+	x.Short = x.Short || err != nil
+	for i := range x.Causes {
+		c := &x.Causes[i]
+		if c.Capture = p.A.Rel; in == 1 && !c.Unfinished {
+			c.Text += " (in the old recording)"
+		}
+	}
+	return x
 }
 
 // skipOthers skips the gradients of a pair that differ if op_tools recorded those of another operator: no value of the
@@ -197,17 +202,22 @@ func (r *compareRun) replayed(e *capture.Entry) (*replay.Outcome, error) {
 // judged says which results and gradients of a recorded call are within rounding of what they should be.
 func (r *compareRun) judged(e *capture.Entry) pairs.Judgement {
 	out, err := r.replayed(e)
-	j := pairs.Judgement{Right: map[pairs.ValueName]bool{}, Wrong: map[pairs.ValueName]string{}}
+	j := pairs.Judgement{Right: map[pairs.ValueName]bool{}, Wrong: map[pairs.ValueName]string{},
+		Of: map[pairs.ValueName][2]string{}, Extent: map[pairs.ValueName]reports.Extent{}}
 	if err != nil {
 		return j
 	}
-	for _, res := range out.Results {
+	found := results.OfReplay(e, out, "", "").Results
+	for i, res := range out.Results {
 		at := pairs.ValueName{string(res.Phase), res.Target}
+		if res.Phase == replay.Backward {
+			j.Of[at] = [2]string{res.Argument, res.Parameter}
+		}
 		switch {
 		case res.Verdict.Differs():
-			j.Wrong[at] = res.Reason
+			j.Wrong[at], j.Extent[at] = res.Reason, found[i].Extent()
 		case res.Compared != nil && res.Verdict != verdict.Unsupported:
-			j.Right[at] = true
+			j.Right[at], j.Extent[at] = true, reports.Extent{}
 		}
 	}
 	return j

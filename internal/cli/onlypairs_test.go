@@ -39,7 +39,7 @@ func TestStepOfPairs(t *testing.T) {
 		}
 	}
 	repaired := run(t, 1, "compare", other, savedPairs)
-	want := "at [1, 4, 4] the second recording has -0.01511146, wrongly, this one 1.6356455e-06"
+	want := "at [1, 4, 4] the old recording has -0.01511146, which is wrong, the new one 1.6356455e-06"
 	if !strings.Contains(repaired, want) {
 		t.Errorf("no %q in %s", want, repaired)
 	}

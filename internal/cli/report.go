@@ -308,9 +308,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 			}
 		}
 	}
-	if first := rec.Summary.First; first != nil {
-		digest.Lead(first.Capture)
-	}
+	rec.Lead(digest)
 	if err := cmp.Or(rec.Results.Err(), rec.Summary.WritePrograms(w, style), digest.Write(w, style)); err != nil {
 		return 0, err
 	}

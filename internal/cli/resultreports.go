@@ -22,6 +22,7 @@ type changedRun struct {
 	history     bool           // more than two runs tell since when values fail
 	unseen      string         // why the new run did not look at all calls; "" if it did
 	others      []string       // what only one run looked at
+	sides       []reports.Fact // which run is the new one
 	facts       []reports.Fact // that the reports begin with: the counts, changed operators, others
 	known       []string       // what became of known failures
 	fails       []string       // why the exit code is 1
@@ -90,7 +91,8 @@ func (c *changedRun) write(a *app, files reportFiles, exit int) error {
 	run := a.run(rec.Run.Device, append(rec.Summary.Settings.Uncounted(), &reports.Setting{Kind: byFlag,
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
 	s := reports.NewSummary()
-	s.Settings, s.Known, s.Exit, s.Facts = run.Settings, rec.Summary.Known, exit, slices.Clone(c.facts)
+	s.Settings, s.Known, s.Exit = run.Settings, rec.Summary.Known, exit
+	s.Facts = slices.Concat(c.facts[:1], c.sides, c.facts[1:])
 	if len(c.fails) > 0 {
 		s.Facts = append(s.Facts, reports.Fact{Name: "exit code 1", Text: strings.Join(c.fails, "; ")})
 	}

@@ -105,7 +105,7 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {
-			timeline.Add(res)
+			timeline.Add(res, r.Recording.Summary.Shown(res))
 			margins.Add(res)
 		}
 		nowhere := func(string) string { return "" }

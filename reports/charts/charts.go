@@ -88,8 +88,16 @@ type mark struct {
 	ratio   float64 // of its bound
 }
 
-// worse reports whether a result is to be shown in place of m, if there is one.
-func (m *mark) worse(r *reports.Result) bool { return m == nil || r.Verdict.Rank() > m.verdict.Rank() }
+// worse reports whether a verdict is to be shown in place of m, if there is one.
+func (m *mark) worse(v verdict.Verdict) bool { return m == nil || rank(v) > rank(m.verdict) }
+
+// rank is the place of a verdict among all.
+func rank(v verdict.Verdict) float64 {
+	if v == reports.ReadsOtherValues {
+		return float64(verdict.Warn.Rank()) + 0.5
+	}
+	return float64(v.Rank())
+}
 
 // A lane is a process in one phase. Processes of several folders may have one number.
 type lane struct {
@@ -125,8 +133,8 @@ func NewTimeline(last int) *Timeline {
 	return &Timeline{last: last, lanes: map[laneKey]*lane{}, left: map[laneKey]bool{}}
 }
 
-// Add adds a result; one whose position is not known is passed over.
-func (t *Timeline) Add(r *reports.Result) {
+// Add adds a result, whose verdict is shown as v; one whose position is not known is passed over.
+func (t *Timeline) Add(r *reports.Result, v verdict.Verdict) {
 	if r.Order == nil || *r.Order < 0 || *r.Order > t.last {
 		return
 	}
@@ -135,9 +143,8 @@ func (t *Timeline) Add(r *reports.Result) {
 		return
 	}
 	at := &t.lanes[l.key()].cells[*r.Order*t.cells()/(t.last+1)]
-	if (*at).worse(r) {
-		*at = &mark{title: r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(r.Verdict)), capture: r.Capture,
-			verdict: r.Verdict}
+	if (*at).worse(v) {
+		*at = &mark{title: r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(v)), capture: r.Capture, verdict: v}
 	}
 }
 
@@ -197,12 +204,7 @@ func (t *Timeline) Drawn() (drawn []verdict.Verdict) {
 			}
 		}
 	}
-	for _, v := range verdict.All() {
-		if has[v] {
-			drawn = append(drawn, v)
-		}
-	}
-	return drawn
+	return slices.SortedFunc(maps.Keys(has), func(a, b verdict.Verdict) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
 // label is the name of a lane beside all others. If these have several folders, it has its own, which tells a process
@@ -307,7 +309,7 @@ func (m *Margins) Add(r *reports.Result) {
 		m.rows[r.Op] = w
 	}
 	w.worst = max(w.worst, ratio)
-	if k := marginPlace(ratio); w.at[k].worse(r) {
+	if k := marginPlace(ratio); w.at[k].worse(r.Verdict) {
 		w.at[k] = &mark{fmt.Sprintf("%s, %s: %s, %.3g of what is allowed", r.Title(), r.Target, r.Verdict, ratio),
 			r.Capture, r.Verdict, ratio}
 	}

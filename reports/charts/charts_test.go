@@ -45,7 +45,7 @@ func wellFormed(t *testing.T, s string) {
 func timeline(all []*reports.Result, last int, href func(string) string) string {
 	x := NewTimeline(last)
 	for _, r := range all {
-		x.Add(r)
+		x.Add(r, r.Verdict)
 	}
 	return string(x.Draw(href))
 }
@@ -64,7 +64,7 @@ func TestDrawn(t *testing.T) {
 	for _, r := range []*reports.Result{
 		result(0, 7, "forward", verdict.Pass, 0), result(1, 7, "forward", verdict.Mistrusted, 0),
 		result(1, 7, "forward", verdict.Pass, 0), result(9, 7, "forward", verdict.Fail, 0)} {
-		x.Add(r)
+		x.Add(r, r.Verdict)
 	}
 	if got := x.Drawn(); !slices.Equal(got, []verdict.Verdict{verdict.Pass}) {
 		t.Errorf("got %v", got)

@@ -85,7 +85,8 @@ type page struct {
 	Facts    [][]any
 	Key      []key
 	Findings []finding
-	More     int // kinds of findings not shown
+	More     int    // kinds of findings not shown
+	Reading  string // which calls only read other values
 	ByOp     table
 	ByOpNote string // how its times are summed
 	Matrix   *reports.DTypeMatrix
@@ -129,9 +130,9 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	var kept []*reports.Result
 	for f := range rec.Findings() {
 		digest.Add(f)
-		dtypes.Add(f)
+		dtypes.Add(f, rec.Summary)
 		for _, r := range f.Results {
-			timeline.Add(r)
+			timeline.Add(r, rec.Summary.Shown(r))
 			margins.Add(r)
 			if len(kept) < MaxRows && slices.Index(verdict.All(), r.Verdict) >= least {
 				kept = append(kept, r)
@@ -147,6 +148,8 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	} else {
 		data.Results = collect(rec.SheetOf(slices.Values(kept)))
 	}
+	rec.Lead(digest)
+	data.Reading = digest.ReadingText()
 	places := map[string]string{} // of the findings of captures
 	for f, like := range digest.Told() {
 		if len(data.Findings) == maxFindings {
@@ -190,7 +193,7 @@ func leastRank(rec *reports.Recording) int {
 func state(rec *reports.Recording) string {
 	s := rec.Summary
 	switch {
-	case s.Differs() || s.Unwanted():
+	case s.Wrong() || s.Unwanted():
 		return "fail"
 	case s.Interrupted || len(rec.Timings) == 0 && s.Doubtful() || len(rec.Timings) > 0 && rec.Doubtful():
 		return "warn"
@@ -211,7 +214,7 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		}
 		v := foundValue{Verdict: string(r.Verdict), Reason: reports.OneLine(r.Reason), What: r.What(),
 			Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target))}
-		if r.Worst != nil && r.Finding() {
+		if r.Worst != nil && (r.Finding() || r.Verdict == verdict.Repaired) {
 			v.Worst = reports.IndexText(r.Worst)
 			v.Actual, v.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
 		}

@@ -135,7 +135,7 @@ const (
 var colours = map[verdict.Verdict]string{
 	verdict.Pass: green, verdict.Warn: yellow, verdict.Fail: red, verdict.Crash: red, verdict.Timeout: red,
 	verdict.Invalid: violet, verdict.Error: orange, verdict.Unsupported: teal, verdict.Mistrusted: blue,
-	verdict.Skipped: grey, verdict.Known: brown, verdict.StillWrong: red,
+	verdict.Skipped: grey, verdict.Known: brown, verdict.StillWrong: red, verdict.Repaired: green,
 }
 
 // inks are the colours of verdicts in charts.

@@ -39,7 +39,7 @@ func (x *Rounding) Besides(l *Looked, known map[*capture.Entry]Judgement) {
 		}
 		why := whyA
 		if !wrongA {
-			why = whyB + " (in the second recording)"
+			why = inOld + whyB
 		}
 		r.WrongIn = reports.InWhich(wrongA, wrongB)
 		switch {

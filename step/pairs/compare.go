@@ -68,7 +68,7 @@ func nameParameters(rs []*reports.Result, of *capture.Call, bound *opdef.Call) {
 			continue
 		}
 		if r.Phase == "input" {
-			r.Parameter = of.ParameterAt(r.Target)
+			r.Parameter = cmp.Or(of.ParameterAt(r.Target), parameterOf(strings.TrimPrefix(r.Target, "input."), of, bound))
 			continue
 		}
 		n := 0
@@ -84,9 +84,25 @@ func nameParameters(rs []*reports.Result, of *capture.Call, bound *opdef.Call) {
 	}
 }
 
+// parameterOf is the parameter that an argument of the operator is, which a call may have by its place.
+func parameterOf(argument string, of *capture.Call, bound *opdef.Call) string {
+	if bound == nil {
+		return ""
+	}
+	for _, arg := range bound.Tensors() {
+		if arg.Name == argument {
+			return of.ParameterName(arg.Tensor)
+		}
+	}
+	return ""
+}
+
 // of is the comparison of a pair before anything was compared.
 func (c Comparer) of(p Pair) *comparison {
-	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}}
+	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}, sides: recordings}
+	if p.A == p.B {
+		r.sides = [2]string{"device's side", "CPU's side"}
+	}
 	r.locate = func(res *reports.Result) {
 		repro := c.Repro(p)
 		results.Locate(res, p.A, r.op)
@@ -112,6 +128,7 @@ type comparison struct {
 	Comparer
 	op      string
 	locate  func(*reports.Result) // fills in what is compared
+	sides   [2]string             // what is compared, in words
 	places  [2]string             // the devices of the values that are compared
 	results []*reports.Result
 	apart   map[*reports.Result]*Difference // nil if nobody asks
@@ -139,6 +156,9 @@ func precision(ts []*tensor.Tensor) tensor.DType {
 	return least
 }
 
+// recordings are the two recordings that are compared, in words: screens say which is which.
+var recordings = [2]string{"new recording", "old recording"}
+
 // inWords are what the files of a call hold, in words.
 var inWords = map[capture.Kind]string{capture.Input: "its arguments", capture.Output: "its results",
 	capture.GradInputs: "its gradients", capture.GradOutputs: "the gradients that arrive",
@@ -154,10 +174,10 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	case k == capture.After && (noB && keeps(a) || noA && keeps(b)):
 		return // what it was given, which was compared
 	case noA:
-		c.whole(phase, verdict.Skipped, "only the second recording has "+inWords[k])
+		c.whole(phase, verdict.Skipped, "only the "+c.sides[1]+" has "+inWords[k])
 		return
 	case noB:
-		c.whole(phase, verdict.Skipped, "only the first recording has "+inWords[k])
+		c.whole(phase, verdict.Skipped, "only the "+c.sides[0]+" has "+inWords[k])
 		return
 	}
 	for _, err := range []error{a.Err(k), b.Err(k)} {
@@ -242,9 +262,9 @@ func (c *comparison) lost(k capture.Kind, got, want value.Value) string {
 	gradients := k == capture.GradInputs || k == capture.GradOutputs
 	switch {
 	case gradients && got == nil && want != nil && c.cut[0]:
-		return "only the second call has it: the recording of the first one is not whole"
+		return "only the " + c.sides[1] + " has it: the " + c.sides[0] + " is not whole"
 	case gradients && want == nil && got != nil && c.cut[1]:
-		return "only the first call has it: the recording of the second one is not whole"
+		return "only the " + c.sides[0] + " has it: the " + c.sides[1] + " is not whole"
 	}
 	return ""
 }
@@ -260,7 +280,7 @@ func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 		}
 		if !ok {
 			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
-				Reason: "a keyword that only the first call has"})
+				Reason: "a keyword that only the " + c.sides[0] + " has"})
 			continue
 		}
 		got, errA := value.Leaves([]value.Value{it.Value})
@@ -286,7 +306,7 @@ func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 		if _, ok := lookup(a, it.Key); !ok {
 			name := "input." + value.Str(it.Key)
 			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
-				Reason: "a keyword that only the second call has"})
+				Reason: "a keyword that only the " + c.sides[1] + " has"})
 		}
 	}
 }
@@ -329,7 +349,7 @@ func (c *comparison) opened(phase, target, label string, got, want value.Value) 
 	}
 	only := func(name, side string) {
 		c.add(&reports.Result{Phase: phase, Target: name, Label: labelOf(name), Verdict: verdict.Fail,
-			Reason: "only the " + side + " call has it"})
+			Reason: "only the " + side + " has it"})
 	}
 	plain := c.stored
 	c.stored = true
@@ -337,7 +357,7 @@ func (c *comparison) opened(phase, target, label string, got, want value.Value) 
 	for _, n := range a {
 		other, ok := others[n.Name]
 		if !ok {
-			only(n.Name, "first")
+			only(n.Name, c.sides[0])
 			continue
 		}
 		delete(others, n.Name)
@@ -345,7 +365,7 @@ func (c *comparison) opened(phase, target, label string, got, want value.Value) 
 	}
 	for _, n := range b {
 		if _, left := others[n.Name]; left {
-			only(n.Name, "second")
+			only(n.Name, c.sides[1])
 		}
 	}
 }

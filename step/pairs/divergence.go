@@ -431,15 +431,19 @@ func (w *walk) run() {
 	}
 }
 
-// otherInputs begins the reason of a wrong call that reads what an earlier one made wrong.
-const otherInputs = "its inputs differ because of what differs before, and it is wrong: "
-
-// became says what became of a fault between the recordings, as the begin of a reason; "" if nobody can tell.
-func became(r *reports.Result) string {
-	if word := r.WrongIn.Word(); word != "" {
-		return word + ": "
+// became says of a wrong call what became of the fault between the recordings, if somebody can tell, and why it is
+// named: for a reason or, if it reads others, because it is wrong although what it reads differs already.
+func became(r *reports.Result, reason string, others bool) string {
+	switch {
+	case others && r.WrongIn == reports.WrongInSecond:
+		reason = "its inputs differ because of what differs before, and it was wrong: "
+	case others:
+		reason = "its inputs differ because of what differs before, and it is wrong: "
 	}
-	return ""
+	if word := r.WrongIn.Word(); word != "" {
+		reason = word + ": " + reason
+	}
+	return reason + r.Reason
 }
 
 // forward looks at arguments and results.
@@ -451,7 +455,7 @@ func (w *walk) forward(e event) {
 	case c.plain != nil && (!w.parted || c.number < math.Inf(1)) && c.number > growth*max(w.noise, c.unit):
 		w.add(c, at, c.plain, "this argument differs: "+c.plain.Reason)
 	case c.result != nil && c.input == nil && w.names(c):
-		reason := "inputs agree, the result does not: "
+		reason, others := "inputs agree, the result does not: ", false
 		switch {
 		case strings.HasPrefix(c.result.Reason, readsUnwritten):
 			reason = ""
@@ -461,10 +465,10 @@ func (w *walk) forward(e event) {
 			return
 		case !c.pair.A.Has(capture.Device, capture.Input):
 			reason = "the first value that differs: "
-		case w.of.Rounding.readsOther(c, false):
-			reason = otherInputs
+		default:
+			others = w.of.Rounding.readsOther(c, false)
 		}
-		w.add(c, at, c.result, became(c.result)+reason+c.result.Reason)
+		w.add(c, at, c.result, became(c.result, reason, others))
 	case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
 		w.entered(e.i, at)
 	}
@@ -573,11 +577,8 @@ func (w *walk) backward(e event) {
 	}
 	arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
 	if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
-		reason := "what arrives agrees, the gradient does not: "
-		if w.of.Rounding.readsOther(c, true) {
-			reason = otherInputs
-		}
-		w.add(c, e.at, c.gradient, became(c.gradient)+reason+c.gradient.Reason)
+		w.add(c, e.at, c.gradient, became(c.gradient, "what arrives agrees, the gradient does not: ",
+			w.of.Rounding.readsOther(c, true)))
 		w.parted, w.faulty = true, true
 		return
 	}
@@ -616,9 +617,9 @@ const nearby = 4
 func (w *walk) between(from, to *compared, shape []int) (names string, made bool) {
 	var parts []string
 	for _, second := range []bool{false, true} {
-		lo, hi, which := from.pair.A, to.pair.A, "first"
+		lo, hi, which := from.pair.A, to.pair.A, recordings[0]
 		if second {
-			lo, hi, which = from.pair.B, to.pair.B, "second"
+			lo, hi, which = from.pair.B, to.pair.B, recordings[1]
 		}
 		var ops []string
 		at := ""
@@ -632,7 +633,7 @@ func (w *walk) between(from, to *compared, shape []int) (names string, made bool
 			}
 		}
 		if len(ops) > 0 {
-			parts = append(parts, Operators(ops)+" only in the "+which+" recording"+at)
+			parts = append(parts, Operators(ops)+" only in the "+which+at)
 		}
 	}
 	return strings.Join(parts, ", "), made

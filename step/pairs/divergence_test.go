@@ -23,11 +23,11 @@ func TestWhereRunsPart(t *testing.T) {
 		{"block-erf", "block", "", ""},
 		{"block", "block-eps", "layer_norm.1 input.eps", "this argument differs: 1e-05 against 0.001"},
 		{"block", "block-sigmoid", "linear.4 input[0]", "linear/2 agree, this input differs by 0.0089; between them: " +
-			"gelu only in the first recording (optool_capture.py:1653), mul sigmoid mul only in the second recording"},
-		{"block-sigmoid", "block", "linear.6 input[0]", "mul sigmoid mul only in the first recording"},
+			"gelu only in the new recording (optool_capture.py:1653), mul sigmoid mul only in the old recording"},
+		{"block-sigmoid", "block", "linear.6 input[0]", "mul sigmoid mul only in the new recording"},
 		{"block", "block-scaled", "gelu.3 grad_output[0]", "the gradient that arrives differs by 0.0099, those of " +
-			"the calls after it agree; between them: Scaled.apply clone only in the second recording"},
-		{"block-scaled", "block", "gelu.3 grad_output[0]", "Scaled.apply clone only in the first recording"},
+			"the calls after it agree; between them: Scaled.apply clone only in the old recording"},
+		{"block-scaled", "block", "gelu.3 grad_output[0]", "Scaled.apply clone only in the new recording"},
 		{"block-eps", "block-sigmoid", "layer_norm.1 input.eps", ""},
 	} {
 		all, err := Corresponding(context.Background(), "../../step/testdata/"+tc.a, "../../step/testdata/"+tc.b)

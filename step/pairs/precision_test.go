@@ -81,7 +81,7 @@ func TestPrecision(t *testing.T) {
 
 // TestKeywords: a keyword that only one side recorded is no difference, another value is one.
 func TestKeywords(t *testing.T) {
-	c := &comparison{locate: func(*reports.Result) {}}
+	c := &comparison{locate: func(*reports.Result) {}, sides: recordings}
 	dict := func(items ...value.Item) *value.Dict { return &value.Dict{Items: items} }
 	c.keywords("input", dict(value.Item{Key: "dtype"}, value.Item{Key: "dim", Value: int64(1)}),
 		dict(value.Item{Key: "dim", Value: int64(2)}, value.Item{Key: "device"}), false)
@@ -89,8 +89,8 @@ func TestKeywords(t *testing.T) {
 	for _, r := range c.results {
 		got = append(got, r.Target+" "+string(r.Verdict)+" "+r.Reason)
 	}
-	want := []string{"input.dtype skipped a keyword that only the first call has", "input.dim fail 1 against 2",
-		"input.device skipped a keyword that only the second call has"}
+	want := []string{"input.dtype skipped a keyword that only the new recording has", "input.dim fail 1 against 2",
+		"input.device skipped a keyword that only the old recording has"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

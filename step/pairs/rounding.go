@@ -1,6 +1,7 @@
 package pairs
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -20,6 +21,10 @@ import (
 type Judgement struct {
 	Right map[ValueName]bool
 	Wrong map[ValueName]string
+	// Extent says how wrong values are that were judged.
+	Extent map[ValueName]reports.Extent
+	// Of are the argument and the parameter that gradients are of.
+	Of map[ValueName][2]string
 }
 
 // A ValueName is the phase and the target of a value of a call.
@@ -278,7 +283,7 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 			x.states[r], x.why[r] = isWrong, whyA
 			if !wrongA {
 				r.Reason = ofRepaired(r.Reason)
-				x.why[r] = whyB + " (in the second recording)"
+				x.why[r] = inOld + whyB
 			}
 			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
 			switch {
@@ -304,12 +309,35 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 	}
 }
 
+// inOld begins what is wrong with a value of the old recording.
+const inOld = "in the old recording: "
+
 var gotWant = lazyregexp.New(` got (.+?) want (.+?)( \(|;|$)`)
 
 // ofRepaired says of a value that only the second recording has wrong which recording holds which element: the one that
 // is compared is the right one.
 func ofRepaired(reason string) string {
-	return gotWant().ReplaceAllString(reason, " the second recording has $2, wrongly, this one $1$3")
+	return gotWant().ReplaceAllString(reason, " the old recording has $2, which is wrong, the new one $1$3")
+}
+
+// Tell says of the values of a pair that was judged what replay says of them in the new recording: how wrong they are,
+// and what gradients are of.
+func (x *Rounding) Tell(l *Looked) {
+	j := x.judged[l.Pair.A]
+	for _, r := range l.Results {
+		at := ValueName{r.Phase, r.Target}
+		if e, judged := j.Extent[at]; judged {
+			r.BySelf(e)
+		}
+		of, known := j.Of[at]
+		if !known {
+			continue
+		}
+		if of[0] == r.Argument {
+			of[1] = cmp.Or(of[1], r.Parameter)
+		}
+		r.Argument, r.Parameter = of[0], of[1]
+	}
 }
 
 // still keeps that a value is wrong in both recordings, and no further apart than its inputs: it is no difference.
@@ -394,6 +422,29 @@ func (x *Rounding) follows(c *compared) {
 			x.reads(c, r)
 		}
 	}
+	x.besideRepaired(c)
+}
+
+// besideRepaired is about the values of a call that only the old recording has wrong, in other values: they may differ
+// because of that. What is right by itself in the new recording passes, and what nobody can judge is not judged.
+func (x *Rounding) besideRepaired(c *compared) {
+	var in reports.WrongIn
+	for _, r := range c.results {
+		in = reports.WorseIn(in, r.WrongIn)
+	}
+	if in != reports.WrongInSecond {
+		return
+	}
+	for i, r := range c.results {
+		switch {
+		case i < c.given || !result(r) || r.WrongIn != "" || !r.Verdict.Differs():
+		case x.judged[c.pair.A].Right[ValueName{r.Phase, r.Target}]:
+			r.Verdict, r.Reason = verdict.Pass, "right in the new recording; the old one has the call wrong"
+		default:
+			r.Verdict, r.Reason = verdict.Skipped, "nobody can judge it by itself, and the old recording has the call "+
+				"wrong"
+		}
+	}
 }
 
 // ownFaults says of values behind the first wrong call what is wrong with them by their own inputs: how far the
@@ -401,7 +452,11 @@ func (x *Rounding) follows(c *compared) {
 func (x *Rounding) ownFaults(results []*reports.Result) {
 	for _, r := range results {
 		if why := x.why[r]; why != "" && r.Verdict.Differs() && !strings.HasPrefix(r.Reason, why) {
-			r.Reason = "by the inputs of its own recording: " + why + "; between the recordings: " + r.Reason
+			sep := ": "
+			if strings.HasPrefix(why, inOld) {
+				sep = ", "
+			}
+			r.Reason = "by its own inputs" + sep + why + "; between the recordings: " + r.Reason
 		}
 	}
 }

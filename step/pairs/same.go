@@ -75,9 +75,9 @@ func (x *Rounding) bySelf(r *reports.Result, a, b Judgement) {
 	case wrongA || wrongB: // the arguments differ
 		r.Verdict, r.Reason = verdict.Fail, whyA
 		if !wrongA {
-			r.Reason = whyB + " (in the second recording)"
+			r.Reason = inOld + whyB
 		}
-		r.Reason += "; the recordings hold the same result of other arguments"
+		r.Reason += "; both recordings hold the same result, of other arguments"
 		x.states[r] = isWrong
 		x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
 	}

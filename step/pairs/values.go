@@ -66,7 +66,7 @@ func (c Comparer) CompareNamed(p NamedPair, again string) *reports.Result {
 
 // named is the comparison of two values of one name before anything was compared.
 func (c Comparer) named(p NamedPair, again string) *comparison {
-	r := &comparison{Comparer: c, op: p.Name, stored: true}
+	r := &comparison{Comparer: c, op: p.Name, stored: true, sides: [2]string{"first value", "second value"}}
 	r.locate = func(res *reports.Result) {
 		res.Capture, res.Op, res.Phase, res.Target, res.Repro = p.File, p.Name, "forward", p.Name, &again
 	}

@@ -217,5 +217,5 @@ func (o origin) String() string {
 	case o.same:
 		return who(o.by[0]) + " wrote it in both recordings"
 	}
-	return fmt.Sprintf("%s wrote it in the first recording, %s in the second", who(o.by[0]), who(o.by[1]))
+	return fmt.Sprintf("%s wrote it in the new recording, %s in the old one", who(o.by[0]), who(o.by[1]))
 }
