@@ -506,7 +506,7 @@ func (d *Digest) ReadingText() string {
 		names[i] = fmt.Sprintf("%s %d", op, ops[op])
 	}
 	if more := len(names) - shownReading; more > 0 {
-		names = append(names[:shownReading], fmt.Sprintf("%d other ops", more))
+		names = append(names[:shownReading], Count(more, "other op"))
 	}
 	differ := Count(calls, "call") + " differ, and so do values they were"
 	if calls == 1 {

@@ -422,7 +422,7 @@ func (k *KnownList) Told(all bool) (told []string) {
 		told = append(told, text)
 	}
 	if n := len(stale) - shownKnown; n > 0 {
-		told = append(told, fmt.Sprintf("%s: %d more lines no longer fail", k.File, n))
+		told = append(told, k.File+": "+Plural(n, "1 more line no longer fails", "%d more lines no longer fail"))
 	}
 	if k.failsRun() {
 		told = append(told, fmt.Sprintf("--fail-on stale fails the run: %s of %s no longer %s", Count(len(stale), "line"),

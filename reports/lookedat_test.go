@@ -41,7 +41,7 @@ func TestLookedAt(t *testing.T) {
 	}
 	for _, want := range []string{
 		"looked at: steps 0-1, 4, 3 calls of 2 operators, 4 values: 2 judged, 2 not judged",
-		"not judged: 1 mistrusted: all elements are zero on both sides (torch.exp), 1 random (torch.sin)",
+		"not judged: mistrusted: all elements are zero on both sides (1 of torch.exp), random (1 of torch.sin)",
 		"not looked at: other steps, other shapes, and values that changed between calls; no device ran the calls",
 		"how bad: optool step --ops my.star --ops 'a b.star' --html step.html --xlsx step.xlsx /data/run shows what this did",
 		"pass it on: optool bundle --ops my.star --ops 'a b.star' /data/run/",

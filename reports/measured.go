@@ -31,8 +31,9 @@ func (m *Measured) Left() string {
 	if m.Measured >= m.Distinct {
 		return ""
 	}
-	return fmt.Sprintf("%s, recorded %d times. Their time is in no sum: a share is of the time of the measured calls, "+
-		"not of the run", Count(m.Distinct-m.Measured, "distinct call"), m.Captures-m.MeasuredCalls)
+	return fmt.Sprintf("%s, recorded %s. %s in no sum: a share is of the time of the measured calls, "+
+		"not of the run", Count(m.Distinct-m.Measured, "distinct call"), Count(m.Captures-m.MeasuredCalls, "time"),
+		Plural(m.Distinct-m.Measured, "Its time is", "Their time is"))
 }
 
 // doubtsMeant say what the doubts about times are for those who only read a summary, by how they begin.

@@ -193,7 +193,7 @@ op         pass  fail  worst
 torch.exp     1     1  grad[0] off
 torch.abs     1
 
-2 values not judged: 1 gradients belong to b (torch.abs), 1 random (torch.abs)
+2 values not judged: gradients belong to b (1 of torch.abs), random (1 of torch.abs)
 3 captures: 2 pass, 1 fail
 `, got)
 	if !s.Differs() || s.Refused() || s.Compared() != 5 {

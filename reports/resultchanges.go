@@ -333,8 +333,8 @@ func (n ChangeCount) String() string {
 	if n.NewFindings > 0 {
 		found = " (" + Count(n.NewFindings, "finding") + ")"
 	}
-	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %d findings in both%s%s, %d as good as before",
-		n.Worse, n.Better, n.Added, found, n.Gone, unseen, n.StaysBad,
+	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %s in both%s%s, %d as good as before",
+		n.Worse, n.Better, n.Added, found, n.Gone, unseen, Count(n.StaysBad, "finding"),
 		grown(n.StillWorse-n.knownWorse, n.FarWorse-n.knownFar), listed, n.Same)
 }
 

@@ -76,7 +76,7 @@ func TestFarWorse(t *testing.T) {
 		case c.want != "":
 			grown = " (1 worse)"
 		}
-		want := "1 findings in both" + grown + ","
+		want := "1 finding in both" + grown + ","
 		if n.StillWorse != btoi(c.want != "") || !strings.Contains(n.String(), want) {
 			t.Errorf("%s: no %q in %q, %d still worse", c.name, want, n, n.StillWorse)
 		}

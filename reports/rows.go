@@ -262,8 +262,8 @@ func (g *Generated) add(r *Result) {
 }
 
 func (g *Generated) String() string {
-	return fmt.Sprintf("%d cases: %d inputs and %d outputs written, %d kept, %d failed", g.Cases, g.Inputs, g.Outputs,
-		g.Kept, g.Failed)
+	return fmt.Sprintf("%s: %s and %s written, %d kept, %d failed", Count(g.Cases, "case"), Count(g.Inputs, "input"),
+		Count(g.Outputs, "output"), g.Kept, g.Failed)
 }
 
 // Errors are what the errors of all elements say together: the estimated common

@@ -59,7 +59,11 @@ func (s *Setting) String() string {
 		text = strings.Replace(text, "no verdict", "the verdict of "+Count(s.Changed, "call"), 1)
 	}
 	if s.Excused > 0 {
-		text += fmt.Sprintf(", %d of which fail without it", s.Excused)
+		without := Plural(s.Excused, "1 of which fails without it", "%d of which fail without it")
+		if s.Changed == 1 {
+			without = "which fails without it"
+		}
+		text += ", " + without
 	}
 	return text
 }

@@ -773,8 +773,8 @@ func (s *Summary) lookAt() string {
 	if odd == nil {
 		return ""
 	}
-	return fmt.Sprintf("to look at first: %s: %s is a warning, %d other calls of the operator pass",
-		OneLine(odd.Worst.Title()), odd.Worst.target(), odd.Counts[verdict.Pass])
+	return fmt.Sprintf("to look at first: %s: %s is a warning, %s", OneLine(odd.Worst.Title()), odd.Worst.target(),
+		Plural(odd.Counts[verdict.Pass], "1 other call of the operator passes", "%d other calls of the operator pass"))
 }
 
 // inParts says how many values were not compared element by element; "" if all were.
@@ -862,6 +862,14 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Plural is what is said of n things: one of 1, many of others, in which %d stands for n.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return strings.Replace(many, "%d", strconv.Itoa(n), 1)
 }
 
 // NothingSaved says into how many files torch saved nothing.

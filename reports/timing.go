@@ -432,7 +432,7 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 		return err
 	}
 	if left > 0 {
-		_, err := fmt.Fprintf(w, "(%d more rows)\n", left)
+		_, err := fmt.Fprintf(w, "(%s)\n", Count(left, "more row"))
 		return err
 	}
 	return nil

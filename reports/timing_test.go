@@ -201,7 +201,7 @@ func TestAverages(t *testing.T) {
 	want := `name       phase         self  self %       avg  calls   memory  inputs
 torch.mul  backward  140.0 us    70.0  140.0 us      1        -  float32[4]
 torch.add  forward   60.00 us    30.0  20.00 us      3  3.0 KiB  float32[2]
-(1 more rows)
+(1 more row)
 `
 	if b.String() != want {
 		t.Error(cmp.Diff(want, b.String()))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
@@ -108,11 +109,21 @@ func (u *Unjudged) why() string {
 			rest += u.Reasons[why]
 			continue
 		}
-		text := fmt.Sprintf("%d %s", u.Reasons[why], OneLine(why))
-		parts = append(parts, text+u.of(why))
+		count, of := strconv.Itoa(u.Reasons[why]), u.of(why)
+		switch {
+		case len(reasons) == 1: // the count is that of all
+			count = of
+		case of != "":
+			count += " of " + of
+		}
+		text := OneLine(why)
+		if count != "" {
+			text += " (" + count + ")"
+		}
+		parts = append(parts, text)
 	}
 	if rest > 0 {
-		parts = append(parts, fmt.Sprintf("%d for %s", rest, Count(len(reasons)-shownReasons, "other reason")))
+		parts = append(parts, fmt.Sprintf("%s (%d)", Count(len(reasons)-shownReasons, "other reason"), rest))
 	}
 	text := strings.Join(parts, ", ")
 	if u.Reasons[unknownOp] > 0 {
@@ -134,7 +145,7 @@ func (u *Unjudged) of(why string) string {
 	if len(ops) > 1 {
 		text += " and " + Count(len(ops)-1, "other op")
 	}
-	return " (" + text + ")"
+	return text
 }
 
 // unjudged is why r was not judged, apart from what only r has; "" if it was.

@@ -29,9 +29,9 @@ func TestUnjudged(t *testing.T) {
 		add(5, "torch.add", v, "")
 	}
 	s.Add(&Result{Capture: "g", Op: "abs", Verdict: verdict.Skipped, Reason: "written", Generated: &GeneratedCase{}})
-	want := "163 values not judged: 93 returns nothing that could be compared (torch.Tensor.__setitem__), " +
-		"60 mistrusted: all elements are zero on both sides (torch.neg and 1 other op), 7 unknown op (a.b), " +
-		"3 for 2 other reasons; optool explain PATH prints a line that declares an unknown op for --ops FILE"
+	want := "163 values not judged: returns nothing that could be compared (93 of torch.Tensor.__setitem__), " +
+		"mistrusted: all elements are zero on both sides (60 of torch.neg and 1 other op), unknown op (7 of a.b), " +
+		"2 other reasons (3); optool explain PATH prints a line that declares an unknown op for --ops FILE"
 	if got := s.Unjudged.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -113,7 +113,7 @@ op         pass  mistrusted  worst
 torch.abs     1           1
 torch.neg                 1  output[0] all 4 elements are zero on both sides
 
-2 values not judged: 1 mistrusted: all elements are zero on both sides (torch.neg), 1 mistrusted: the tensor is empty (torch.abs)
+2 values not judged: mistrusted: all elements are zero on both sides (1 of torch.neg), mistrusted: the tensor is empty (1 of torch.abs)
 3 captures: 1 pass, 2 mistrusted
 `, b.String())
 	b.Reset()

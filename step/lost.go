@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
@@ -301,7 +302,7 @@ func (l *losses) settle(again map[*Value][]*Value) {
 	}
 	for _, v := range found {
 		if n := len(v.alike); n > 0 {
-			v.reason += fmt.Sprintf("; so do %d other gradients", n)
+			v.reason += "; so " + reports.Plural(n, "does 1 other gradient", "do %d other gradients")
 		}
 	}
 }

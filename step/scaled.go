@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
@@ -165,12 +166,8 @@ func (v *Value) countAlike() {
 	if v.Address == 0 {
 		n = len(v.alike)
 	}
-	switch n {
-	case 0:
-	case 1:
-		v.reason += "; so is 1 other gradient"
-	default:
-		v.reason += fmt.Sprintf("; so are %d other gradients", n)
+	if n > 0 {
+		v.reason += "; so " + reports.Plural(n, "is 1 other gradient", "are %d other gradients")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
@@ -142,7 +143,7 @@ func (u unlike) settle() {
 			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s",
 				r.Call, o.off)
 			if n := u.like[at]; n > 0 {
-				o.v.reason += fmt.Sprintf(". Those of %d other parameters are", n)
+				o.v.reason += ". " + reports.Plural(n, "That of 1 other parameter is", "Those of %d other parameters are")
 			}
 			o.v.leftover = o.mayBeLeft()
 			r.readers = append(r.readers, o.v)

@@ -30,6 +30,7 @@ const (
 var families = []struct{ words, general string }{
 	{NoGradientOfOp, "the operator has no gradient"},
 	{OnlyIn, "only in one of the two recordings"},
+	{"object of class ", "an object, which is no value"},
 	{"the library has no ", "the library lacks a function"},
 }
 

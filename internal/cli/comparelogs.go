@@ -87,8 +87,9 @@ func (a *app) compareLogs(ctx context.Context, paths []string, records outputs) 
 			return failed(err)
 		}
 	}
-	fmt.Fprintf(j.text(), "%d and %d calls: %d compared by their %s, %d differ; %d missing, %d inserted\n",
-		s.Captures, s.Other, s.Compared, by, s.Differ, s.Missing, s.Inserted)
+	fmt.Fprintf(j.text(), "%d and %s: %d compared by their %s, %s; %d missing, %d inserted\n", s.Captures,
+		reports.Count(s.Other, "call"), s.Compared, by, reports.Plural(s.Differ, "1 differs", "%d differ"), s.Missing,
+		s.Inserted)
 	if err := j.close(); err != nil {
 		return failed(err)
 	}

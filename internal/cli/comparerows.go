@@ -110,7 +110,8 @@ func (a *app) writeRows(j *jsonOutput, rows *metric.Rows) error {
 func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 	st := a.style()
 	if rows.Compared == 0 {
-		_, err := fmt.Fprintf(w, "%d calls in both runs; the rows of A were found in none of them\n", rows.Calls)
+		_, err := fmt.Fprintf(w, "%s in both runs; the rows of A were found in %s\n", reports.Count(rows.Calls, "call"),
+			reports.Plural(rows.Calls, "no place", "none of them"))
 		return err
 	}
 	d := rows.First()
@@ -125,10 +126,12 @@ func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 			fmt.Fprintf(w, "  %s\n", reports.OneLine(line))
 		}
 	}
-	fmt.Fprintf(w, "\n%d of %d calls differ; %d of them read the same bits\n", len(rows.Differ), rows.Compared,
-		rows.Origins())
+	fmt.Fprintf(w, "\n%d of %s %s; %d of %s the same bits\n", len(rows.Differ),
+		reports.Count(rows.Compared, "call"), reports.Plural(len(rows.Differ), "differs", "differ"), rows.Origins(),
+		reports.Plural(rows.Origins(), "them reads", "them read"))
 	if e := rows.Logits; e != nil {
-		fmt.Fprintf(w, "last result: KL %.3g, %d flips, largest change %.3g\n", e.KL, len(e.Flips), e.MaxAbs)
+		fmt.Fprintf(w, "last result: KL %.3g, %s, largest change %.3g\n", e.KL, reports.Count(len(e.Flips), "flip"),
+			e.MaxAbs)
 	}
 	_, err := fmt.Fprintf(w, "\nnext: %s\n", reports.OneLine(fmt.Sprintf("optool replay --tables %s %s",
 		quotePath(pathOf(d.A.Entry)), quotePath(pathOf(d.B.Entry)))))
@@ -139,11 +142,12 @@ func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 func equalRows(r *metric.Rows) string {
 	switch {
 	case r.Unlike():
-		return fmt.Sprintf("The rows of %d of %d calls of A were found in B, and are the same bit for bit. "+
-			"The runs seem to be of different programs: the other calls were not compared.", r.Compared, r.Of)
+		return fmt.Sprintf("The rows of %d of %s of A were found in B, and are the same bit for bit. "+
+			"The runs seem to be of different programs: the other calls were not compared.", r.Compared,
+			reports.Count(r.Of, "call"))
 	case r.Compared < r.Of:
-		return fmt.Sprintf("The rows of %d of %d calls are the same bit for bit; those of the others were not found.",
-			r.Compared, r.Of)
+		return fmt.Sprintf("The rows of %d of %s are the same bit for bit; those of the others were not found.",
+			r.Compared, reports.Count(r.Of, "call"))
 	}
-	return fmt.Sprintf("The rows of all %d calls are the same bit for bit.", r.Compared)
+	return "The rows of " + reports.Plural(r.Compared, "the only call", "all %d calls") + " are the same bit for bit."
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/reports"
 )
 
 // listName is the file of a suite's list of cases.
@@ -43,8 +44,8 @@ func (o *conformanceOptions) listCases(a *app) error {
 	if err := writeFile(path, func(w io.Writer) error { return list.Write(w, cases) }); err != nil {
 		return failed(err)
 	}
-	fmt.Fprintf(a.Out, "%s: %d cases of %d functions, %d left out\n", path, len(kept), len(functionsOf(kept)),
-		len(list.LeftOut))
+	fmt.Fprintf(a.Out, "%s: %s of %s, %d left out\n", path, reports.Count(len(kept), "case"),
+		reports.Count(len(functionsOf(kept)), "function"), len(list.LeftOut))
 	return nil
 }
 

@@ -90,7 +90,8 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 		}
 	}
 	if r.converted > 0 {
-		fmt.Fprintf(w, "converted: %d cases ran with tensors in the dtypes that the device wants\n", r.converted)
+		fmt.Fprintf(w, "converted: %s ran with tensors in the dtypes that the device wants\n",
+			reports.Count(r.converted, "case"))
 	}
 	if err := s.Settings.Write(w, a.outputWidth()); err != nil {
 		return failed(err)

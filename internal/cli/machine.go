@@ -45,7 +45,7 @@ func machine() reports.Machine {
 
 // machineText is one line about the machine, with what makes times vary.
 func machineText(m reports.Machine) string {
-	s := fmt.Sprintf("host: %d processors", m.Processors)
+	s := "host: " + reports.Count(m.Processors, "processor")
 	if m.Model != "" {
 		s += " " + m.Model
 	}

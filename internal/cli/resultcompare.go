@@ -354,9 +354,15 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 	if a.quiet {
 		return nil
 	}
-	if n := left[reports.Added] + left[reports.Gone]; n > 0 {
-		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
-			left[reports.Added], left[reports.Gone])
+	var parts []string
+	for _, word := range []reports.Change{reports.Added, reports.Gone} {
+		if n := left[word]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, word))
+		}
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "... and %s without a finding; --tables lists %s\n", strings.Join(parts, " and "),
+			reports.Plural(left[reports.Added]+left[reports.Gone], "it", "them"))
 	}
 	for _, word := range []reports.Change{reports.Warned, reports.Less, reports.Unread,
 		reports.Unneeded, reports.Unseen} {

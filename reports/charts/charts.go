@@ -189,7 +189,8 @@ func (t *Timeline) Draw(href func(capture string) string) template.HTML {
 	p.text(labels, y, "start", "call 0")
 	p.text(width-10, y, "end", fmt.Sprintf("call %d", t.last))
 	if len(t.left) > 0 {
-		p.text((labels+width)/2, y, "middle", fmt.Sprintf("%d more rows are not drawn", len(t.left)))
+		p.text((labels+width)/2, y, "middle", reports.Plural(len(t.left), "1 more row is not drawn",
+			"%d more rows are not drawn"))
 	}
 	return p.svg("timeline", "the calls of each process in order, coloured by verdict")
 }
@@ -368,7 +369,7 @@ func (m *Margins) Draw(href func(capture string) string) template.HTML {
 	case m.left:
 		p.text(labels, bottom+16, "start", "more ops are further from their bounds")
 	case left > 0:
-		p.text(labels, bottom+16, "start", fmt.Sprintf("%d more ops, further from their bounds", left))
+		p.text(labels, bottom+16, "start", reports.Count(left, "more op")+", further from the bounds")
 	}
 	return p.svg("margins", "errors of each op as shares of their bounds")
 }

@@ -114,7 +114,7 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		counted = reports.Count(steps/len(t.Processes), "step") + " each"
 	}
 	if losses != steps {
-		counted += fmt.Sprintf(" with %d losses", losses)
+		counted += " with " + reports.Plural(losses, "1 loss", "%d losses")
 	}
 	fmt.Fprintf(&b, "%s of %s, %s; %s\n", reports.Count(calls, "call"), processes(len(t.Processes)), counted, t.Seen())
 	for _, l := range t.Layouts {
@@ -536,7 +536,7 @@ func often(b *strings.Builder, title string, names []string) {
 	fmt.Fprintf(b, "%s (%d): ", title, len(names))
 	for i, n := range order {
 		if i == listed {
-			fmt.Fprintf(b, ", and %d others", len(order)-i)
+			fmt.Fprintf(b, ", and %s", reports.Count(len(order)-i, "other"))
 			break
 		}
 		if i > 0 {
