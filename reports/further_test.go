@@ -74,6 +74,16 @@ func TestFurtherCauses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", capture, got[capture], want)
 		}
 	}
+	var junit strings.Builder
+	if err := WriteJUnit(&junit, rec); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">cause: output[0] reproduced to rounding if mistake 18 is made&#xA;",
+		">cause: like torch.op9/9: output[0] reproduced to rounding if mistake 9 is made&#xA;call: torch.op9, id 50"} {
+		if !strings.Contains(junit.String(), want) {
+			t.Errorf("no %q in\n%s", want, junit.String())
+		}
+	}
 	for _, f := range rec.Faults() {
 		if want := map[string]string{"torch.op18": "mistake 18 is made", "torch.other": "pattern: all scaled by 2",
 			"torch.op19": "not sought, to save time: optool explain /data/run/rank0/torch.op19.1"}[f.Op]; want != "" &&

@@ -149,6 +149,7 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 			return nil, err
 		}
 	}
+	causeOf := rec.causeOf()
 	causes := map[string][]*Cause{}
 	for _, c := range rec.Causes {
 		causes[c.Capture] = append(causes[c.Capture], c)
@@ -169,9 +170,17 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 				c.Failure = &junitNote{Type: string(r.Verdict), Text: strings.Join(details(r), "\n"),
 					Message: "--fail-on " + string(r.Verdict) + ": " + OneLine(r.Reason)}
 			}
+			own := false
+			tell := func(k *Cause) { c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text }
 			for _, k := range causes[r.Capture] {
 				if c.Failure != nil && slices.Contains(k.Targets, r.Target) {
-					c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text
+					own = true
+					tell(k)
+				}
+			}
+			if c.Failure != nil && !own {
+				if k := causeOf(r); k != nil && k.like != "" { // that of another call which fails like this one
+					tell(k)
 				}
 			}
 			if err := out.add(c); err != nil {

@@ -66,6 +66,51 @@ torch.mul output[0]
 	}
 }
 
+// TestKnownOfTwo: of two recordings, a failure that is still wrong is known, by how wrong it is in the new one. One that
+// is repaired no longer fails, but of one that passes that is only known if it was judged by itself.
+func TestKnownOfTwo(t *testing.T) {
+	list := func() *KnownList {
+		k, err := ParseKnown("k.txt", []byte("torch.mm output[0] max_abs_diff=2"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.OfTwo = true
+		return k
+	}
+	near, far := Extent{abs: 3}, Extent{abs: 30}
+	for name, c := range map[string]struct {
+		v      verdict.Verdict
+		in     WrongIn
+		bySelf *Extent
+		want   verdict.Verdict
+		told   string
+	}{
+		"still wrong": {verdict.StillWrong, WrongInBoth, &near, verdict.Known, "1 failing value known (k.txt): that does not " +
+			"change the exit code"},
+		"far worse": {verdict.StillWrong, WrongInBoth, &far, verdict.StillWrong, ""},
+		"further apart": {verdict.Fail, WrongInBoth, &near, verdict.Known, "1 failing value known (k.txt): that does not " +
+			"change the exit code"},
+		"not told": {verdict.StillWrong, WrongInBoth, nil, verdict.Known, "1 failing value known (k.txt): that does not " +
+			"change the exit code"},
+		"repaired": {verdict.Repaired, WrongInSecond, &Extent{}, verdict.Repaired, "k.txt:1: torch.mm output[0] no longer " +
+			"fails: remove line 1"},
+		"right":      {verdict.Pass, "", &Extent{}, verdict.Pass, "k.txt:1: torch.mm output[0] no longer fails: remove line 1"},
+		"not judged": {verdict.Pass, "", nil, verdict.Pass, ""},
+	} {
+		k := list()
+		r := failing("torch.mm", "output[0]", 1, 500)
+		if r.Verdict, r.WrongIn = c.v, c.in; c.bySelf != nil {
+			r.BySelf(*c.bySelf)
+		}
+		if k.Mark(r); r.Verdict != c.want || strings.Join(k.Told(true), "; ") != c.told {
+			t.Errorf("%s: %s, %q", name, r.Verdict, k.Told(true))
+		}
+		if r.Unmark(); r.Verdict != c.v {
+			t.Errorf("%s: %s without the list", name, r.Verdict)
+		}
+	}
+}
+
 // TestKnownErrors: an error names the line.
 func TestKnownErrors(t *testing.T) {
 	for _, line := range []string{"torch.mm", "a b until=tomorrow", "a b untill=2026-01-01", "a b call=0", "a b rank=x",

@@ -123,3 +123,31 @@ func TestPictures(t *testing.T) {
 		t.Error("the page of a measurement has pictures of verdicts")
 	}
 }
+
+// TestRepairedPage: the page of two recordings whose faults are all repaired is green, and says so in its title.
+func TestRepairedPage(t *testing.T) {
+	result := func(op, verdict, more string) string {
+		return `{"kind":"result","capture":"` + op + `","op":"` + op + `","phase":"forward","target":"output[0]","verdict":"` +
+			verdict + `","reason":"it differs","order":1,"pid":7` + more + "}\n"
+	}
+	repaired := result("torch.mm", "fail", `,"wrong_in":"second"`) +
+		result("torch.add", "fail", `,"order":2,"reads_other_values":true`)
+	const end = `{"kind":"summary","facts":[{"name":"faults","text":"none new, none still wrong, 1 call repaired"}],` +
+		`"first":{"capture":"torch.mm","target":"output[0]"}}` + "\n"
+	page := write(t, repaired+end)
+	for _, want := range []string{"<title>optool: faults: none new, none still wrong, 1 call repaired</title>",
+		`<h1 class="pass">`, `<strong class="repaired">repaired</strong> <strong>torch.mm, process 7</strong>`,
+		`class="fill-repaired"`, `class="finding is-repaired"`, `class="fill-reads other values"`, "reads other values: 1 call differs",
+		"<td class=\"c-pass\">1 repaired </td>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%.3000s", want, page)
+		}
+	}
+	if strings.Contains(page, `class="fail"`) {
+		t.Error("something is red")
+	}
+	if page := write(t, repaired+result("torch.div", "fail", `,"wrong_in":"first"`)+end); !strings.Contains(page,
+		`<h1 class="fail">`) {
+		t.Error("a new fault is green")
+	}
+}
