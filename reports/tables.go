@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -75,6 +76,7 @@ var resultColumns = []struct {
 	{"against", func(r *Result) any { return textCell(r.Against) }},
 	{"occurrence", func(r *Result) any { return cell(r.Occurrence) }},
 	{"relative_error", func(r *Result) any { return numberCell(r.RelativeError) }},
+	{"worst_ulp", func(r *Result) any { return numberCell(cmp.Or(r.WorstULP, r.MaxULP)) }},
 }
 
 // Cells of the statistics of an overflow check.

@@ -212,7 +212,7 @@ func openValue(e *capture.Entry, opt replay.Options, phase, target string) (*bro
 			continue
 		}
 		if got, want, ok := call.Pair(r); ok {
-			return &browse.Value{Got: got, Want: want, Close: func() { call.Close() }}, nil
+			return &browse.Value{Got: got, Want: want, Compared: r.Compared, Close: func() { call.Close() }}, nil
 		}
 	}
 	call.Close()

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/reports/sqlite"
@@ -39,6 +40,7 @@ type Run struct {
 // both back.
 type Value struct {
 	Got, Want *tensor.Tensor
+	Compared  *compare.Result // of both; nil if it is not known
 	Close     func()
 }
 
@@ -177,7 +179,7 @@ func sheetOf(rec, other *reports.Recording, newer bool) reports.Sheet {
 		}
 	})
 	s := reports.Sheet{Columns: append(slices.Clone(inner.Columns), columnRank, columnOther, columnWas,
-		columnChange), Indexed: []string{columnRank, "op", "max_ulp", "bound_ratio", columnChange}}
+		columnChange), Indexed: []string{columnRank, "op", "worst_ulp", "bound_ratio", columnChange}}
 	s.Rows = func(yield func([]any) bool) {
 		for row := range inner.Rows {
 			var at, was, how any

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
@@ -79,8 +81,8 @@ func TestList(t *testing.T) {
 		{"", 100, "cap-bad", "cap-097", "1 to 100 of 252"},
 		{"?page=3", 52, "cap-198", "cap-249", "201 to 252 of 252"},
 		{"?verdict=fail", 2, "cap-bad", "cap-nan", "1 to 2 of 2"},
-		{"?sort=max_ulp&dir=desc", 100, "cap-bad", "cap-200", "1 to 100 of 252"},
-		{"?sort=max_ulp&page=3", 52, "cap-145", "cap-nan", "201 to 252 of 252"},
+		{"?sort=worst_ulp&dir=desc", 100, "cap-bad", "cap-200", "1 to 100 of 252"},
+		{"?sort=worst_ulp&page=3", 52, "cap-145", "cap-nan", "201 to 252 of 252"},
 		{"?sort=verdict&dir=desc&op=torch.mul", 2, "cap-bad", "cap-nan", "1 to 2 of 2"},
 		{"?text=MUL+nan", 1, "cap-nan", "cap-nan", "1 to 1 of 1"},
 		{"?text=%25", 0, "", "", "none of them"}, // no wildcard
@@ -194,10 +196,10 @@ func TestValue(t *testing.T) {
 			return nil, errors.New("no capture of this name")
 		case "cap-int":
 			one := tensor.New(tensor.Int32, []int{1}, []int64{1})
-			return &Value{one, one, func() { closed++ }}, nil
+			return &Value{one, one, nil, func() { closed++ }}, nil
 		}
 		return &Value{tensor.New(tensor.Float32, shape, got), tensor.New(tensor.Float64, shape, want),
-			func() { closed++ }}, nil
+			nil, func() { closed++ }}, nil
 	}, record(t, line("cap-0", "torch.add", "fail", 1)+line("cap-gone", "torch.add", "fail", 1)+
 		line("cap-int", "torch.add", "fail", 1)))
 	for _, tc := range []struct{ query, want string }{
@@ -230,6 +232,37 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// TestWorstOfValue: distances are in units of the dtype that a value is precise to, and the worst element is that of the
+// screen, not one near zero that is many units off within its bound. What is within its bound is not in the map.
+func TestWorstOfValue(t *testing.T) {
+	want := []float64{1e-30, 1, 1, 1}
+	got := []float64{-1e-30, 1.015625, 1, 1.0078125}
+	r := &compare.Result{Verdict: verdict.Fail, Grid: tensor.BFloat16, WorstIndex: []int{1}, Limit: func([]int) compare.Limit {
+		return compare.Limit{Allowed: 0.01}
+	}}
+	s := serve(t, func(string, string, string) (*Value, error) {
+		return &Value{tensor.New(tensor.Float32, []int{4}, got), tensor.New(tensor.Float64, []int{4}, want), r, func() {}}, nil
+	}, record(t, line("cap-0", "torch.add", "fail", 1)))
+	page := get(s, "result?id=1").Body.String()
+	for _, want := range []string{"float32, precise to bfloat16 [4], slice [:]: 3 of 4 elements",
+		"worst element [1]: got <code>1.015625</code>, want <code>1</code> (2 ulp)", "largest: 2 ulp",
+		`title="[1]: off by 2 ulp"><span class="fail">`, `title="[3]: off by 1 ulp"><span class="warn">`,
+		"elements that are off by more than they may be"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if page := get(s, "result?id=1&slice=2:").Body.String(); strings.Contains(page, "worst element") ||
+		!strings.Contains(page, "largest: 0 ulp") {
+		t.Errorf("a slice without the worst element: %s", page)
+	}
+	r.Verdict = verdict.Pass
+	if page := get(s, "result?id=1").Body.String(); !strings.Contains(page, "no element is off by more than it may be") ||
+		strings.Contains(page, `class="fail"`) {
+		t.Errorf("a value that passed: %s", page)
+	}
+}
+
 // BenchmarkList is a page of 100,000 results: the first, sorted, and filtered by words.
 func BenchmarkList(b *testing.B) {
 	var text strings.Builder
@@ -252,8 +285,8 @@ func BenchmarkList(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	for _, query := range []string{"", "?page=900", "?sort=verdict&dir=desc", "?sort=max_ulp&dir=desc&page=500",
-		"?sort=max_ulp", "?sort=reason", "?text=op17+fail", "?op=torch.op3&sort=max_ulp", "result?id=77777",
+	for _, query := range []string{"", "?page=900", "?sort=verdict&dir=desc", "?sort=worst_ulp&dir=desc&page=500",
+		"?sort=worst_ulp", "?sort=reason", "?text=op17+fail", "?op=torch.op3&sort=worst_ulp", "result?id=77777",
 		"pictures"} {
 		b.Run(query, func(b *testing.B) {
 			for b.Loop() {

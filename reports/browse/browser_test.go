@@ -21,7 +21,7 @@ func TestInBrowser(t *testing.T) {
 		`"text":"other is 2, not 3","exact":true}` + "\n")
 	s := serve(t, func(string, string, string) (*Value, error) {
 		return &Value{tensor.New(tensor.Float32, []int{2, 2}, []float64{1, 2, 3, 5}),
-			tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), func() {}}, nil
+			tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), nil, func() {}}, nil
 	}, record(t, b.String()))
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -36,7 +36,7 @@ func TestInBrowser(t *testing.T) {
 	want("tbody tr", "12345") // what is wrong comes first
 	p.Follow(`a[rel=next]`)
 	want("#count", "101 to 200 of 301")
-	p.Follow(`th a[href*="sort=max_ulp"]`)
+	p.Follow(`th a[href*="sort=worst_ulp"]`)
 	want("tbody tr", "12345")
 	p.Enter("[name=text]", "MUL")
 	want("#count", "1 to 1 of 1")

@@ -22,7 +22,7 @@ const mostPages = 1 << 24
 var listed = []struct{ name, by string }{
 	{"verdict", columnRank}, {columnChange, columnChange}, {columnWas, columnWas}, {"op", "op"},
 	{"forward_id", "forward_id"}, {"phase", "phase"}, {"target", "target"}, {"reason", "reason"}, {"dtype", "dtype"}, {"shape", "shape"},
-	{"max_ulp", "max_ulp"}, {"bound_ratio", "bound_ratio"}, {"rank", "rank"},
+	{"worst_ulp", "worst_ulp"}, {"bound_ratio", "bound_ratio"}, {"rank", "rank"},
 	{"capture", "capture"},
 }
 
@@ -171,7 +171,7 @@ func (p *listPage) columns(s *Server, query func(...string) string) (columns []s
 		h := header{Name: c.name}
 		dir := "asc"
 		switch {
-		case p.Sort != c.name && (c.name == "verdict" || c.name == "max_ulp" || c.name == "bound_ratio"):
+		case p.Sort != c.name && (c.name == "verdict" || c.name == "worst_ulp" || c.name == "bound_ratio"):
 			dir = "desc"
 		case p.Sort == c.name && p.Dir == "desc":
 			h.Arrow = " ▼"

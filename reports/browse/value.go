@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/tensor"
 )
@@ -106,13 +107,16 @@ func (s *Server) row(r *http.Request, run, id int) (map[string]any, error) {
 	return row, err
 }
 
-// A slice is a part of a tensor.
+// A slice is a part of a tensor. Distances are those of the screen: in units of the dtype that the value is precise to.
 type slice struct {
 	DType, Shape, Slice string
 	Map                 template.HTML
 	Note                string
+	Worst               *cell // the worst element of the value as the screen names it; nil if it is not in the slice
 	Rows                [][]cell
 	Off, Numel          int
+
+	value *Value
 }
 
 type cell struct {
@@ -158,7 +162,10 @@ func (s *Server) slice(capture, phase, target, asked string) (out *slice, err er
 	if !got.DType.IsFloat() {
 		return nil, bad("errors of dtype %s have no size", got.DType)
 	}
-	out = &slice{DType: got.DType.String(), Shape: tensor.ShapeString(got.Shape)}
+	out = &slice{DType: got.DType.String(), Shape: tensor.ShapeString(got.Shape), value: s.value}
+	if grid := out.grid(); grid != got.DType {
+		out.DType += ", precise to " + grid.String()
+	}
 	ranges, err := parseSlice(asked, got.Shape)
 	if err != nil {
 		return nil, err
@@ -177,7 +184,30 @@ func (s *Server) slice(capture, phase, target, asked string) (out *slice, err er
 	return out, nil
 }
 
-// fill computes the map, and the table of the first elements.
+// grid is the dtype in whose units distances are counted.
+func (out *slice) grid() tensor.DType {
+	if r := out.value.Compared; r != nil && r.Grid.IsFloat() {
+		return r.Grid
+	}
+	return out.value.Got.DType
+}
+
+// wrong reports whether an element that differs is off by more than it may be, as far as that is known.
+func (out *slice) wrong(index []int, x, exact float64) bool {
+	switch r := out.value.Compared; {
+	case r == nil:
+		return true
+	case r.Verdict == verdict.Pass:
+		return false
+	case r.Limit == nil || math.IsInf(x, 0) || x != x:
+		return true
+	default:
+		return !(math.Abs(x-exact) <= r.Limit(index).Allowed)
+	}
+}
+
+// fill computes the map, and the table of the first elements. A cell of the map is the largest distance of those of its
+// elements that are off by more than they may be or, of a value that passed, of all.
 func (out *slice) fill(got, want *tensor.Tensor, ranges []interval) {
 	// Rows and columns are the last two dimensions of which more than one index is taken.
 	row, col := -1, -1
@@ -205,6 +235,11 @@ func (out *slice) fill(got, want *tensor.Tensor, ranges []interval) {
 		return i / stride[d] % got.Shape[d]
 	}
 	out.Rows = make([][]cell, min(rows, tableRows))
+	passed := out.value.Compared != nil && out.value.Compared.Verdict == verdict.Pass
+	worst := -1
+	if r := out.value.Compared; r != nil && r.WorstIndex != nil {
+		worst = out.place(r.WorstIndex, ranges, got.Shape)
+	}
 	const block = 1 << 14
 	g, w := make([]float64, min(block, out.Numel)), make([]float64, min(block, out.Numel))
 	for lo := 0; lo < out.Numel; lo += block {
@@ -212,22 +247,39 @@ func (out *slice) fill(got, want *tensor.Tensor, ranges []interval) {
 		tensor.Load(got, lo, g[:k])
 		tensor.Load(want, lo, w[:k])
 		for i := range k {
-			rounded, ulps := compare.Distance(got.DType, g[i], w[i])
+			rounded, ulps := compare.Distance(out.grid(), g[i], w[i])
 			if ulps > 0 {
 				out.Off++
 			}
+			index := func() []int {
+				full := make([]int, len(ranges))
+				for d, x := range ranges {
+					full[d] = x.from + at(lo+i, d)
+				}
+				return full
+			}
+			element := func() cell {
+				shade := ""
+				if ulps > 0 {
+					shade = "warn"
+					if out.wrong(index(), g[i], w[i]) {
+						shade = "fail"
+					}
+				}
+				return cell{tensor.ShapeString(index()), short(g[i]), short(rounded), fmt.Sprintf("%.4g", ulps), shade}
+			}
 			r, c := at(lo+i, row), at(lo+i, col)
-			if p := &cells[r*len(cells)/rows][c*len(cells[0])/cols]; ulps > *p {
+			p := &cells[r*len(cells)/rows][c*len(cells[0])/cols]
+			if ulps > *p && (passed || out.wrong(index(), g[i], w[i])) {
 				*p = ulps
+			}
+			if lo+i == worst && ulps > 0 {
+				is := element()
+				out.Worst = &is
 			}
 			// Of dimensions laid over each other the first.
 			if r < tableRows && c < tableCols && len(out.Rows[r]) == c {
-				index := make([]string, len(ranges))
-				for d, x := range ranges {
-					index[d] = strconv.Itoa(x.from + at(lo+i, d))
-				}
-				out.Rows[r] = append(out.Rows[r], cell{"[" + strings.Join(index, ", ") + "]", short(g[i]),
-					short(rounded), short(ulps), shadeOf(ulps)})
+				out.Rows[r] = append(out.Rows[r], element())
 			}
 		}
 	}
@@ -235,20 +287,25 @@ func (out *slice) fill(got, want *tensor.Tensor, ranges []interval) {
 	if rows > mapCells || cols > mapCells {
 		out.Note = fmt.Sprintf("%d x %d elements, the largest error of each cell", rows, cols)
 	}
+	which := "elements that are off by more than they may be"
+	if passed {
+		which = "no element is off by more than it may be"
+	}
+	out.Note = strings.TrimPrefix(out.Note+"; "+which, "; ")
+}
+
+// place is the flat place of an element in the slice, -1 if it is not there.
+func (out *slice) place(index []int, ranges []interval, shape []int) int {
+	in := make([]int, len(index))
+	for d, x := range ranges {
+		if in[d] = index[d] - x.from; in[d] < 0 || index[d] >= x.to {
+			return -1
+		}
+	}
+	return tensor.Ravel(in, shape)
 }
 
 func short(x float64) string { return strconv.FormatFloat(x, 'g', 8, 64) }
-
-// shadeOf is the class of an element of the table.
-func shadeOf(ulps float64) string {
-	switch {
-	case ulps == 0:
-		return ""
-	case ulps <= 4:
-		return "warn"
-	}
-	return "fail"
-}
 
 // An interval is the indices of a dimension, from from to before to.
 type interval struct {

@@ -86,7 +86,7 @@ func TestMaxRows(t *testing.T) {
 	if failures != 30 || len(d.Rows) > MaxRows {
 		t.Errorf("%d rows, %d failures", len(d.Rows), failures)
 	}
-	if n := strings.Count(page, `<div class="finding" id=`); n != maxFindings {
+	if n := strings.Count(page, `<div class="finding is-fail" id=`); n != maxFindings {
 		t.Errorf("%d findings shown, want %d", n, maxFindings)
 	}
 }

@@ -164,7 +164,7 @@ func formatOf(title string) string {
 		return cosine
 	case "max_abs_diff", "max_relative_diff", "atol", "rtol", "rmse", "recorded_rmse", "noise":
 		return measure
-	case "max_ulp", "bound_ratio", "bytes_per_s", "flops_per_s":
+	case "max_ulp", "worst_ulp", "bound_ratio", "bytes_per_s", "flops_per_s":
 		return large
 	case "numel", "mismatched", "bytes", "flops", "captures", "cases", "calls":
 		return thousand
