@@ -18,6 +18,9 @@ type Profile struct {
 	// Result.Grid: less
 	// than 1, less than 2, less than 4, ...
 	Octaves []int
+	// OtherSign counts, of each of Octaves, the elements that have another sign than the reference. Their distance says
+	// little: it goes through all numbers near zero.
+	OtherSign []int
 	// Worst are the elements whose errors are largest compared with what the rule allows them, in this order: first
 	// the one that a Result calls worst, then those of Infinite. Where no rule allows them anything, they are those
 	// that are furthest off.
@@ -123,9 +126,12 @@ func (p *Profile) add(got *tensor.Tensor, grid tensor.DType, at int, x, exact fl
 	default:
 		octave := math.Ilogb(ulps) + 1
 		for len(p.Octaves) <= octave {
-			p.Octaves = append(p.Octaves, 0)
+			p.Octaves, p.OtherSign = append(p.Octaves, 0), append(p.OtherSign, 0)
 		}
 		p.Octaves[octave]++
+		if x != 0 && want != 0 && math.Signbit(x) != math.Signbit(want) {
+			p.OtherSign[octave]++
+		}
 		p.MaxAbs = max(p.MaxAbs, math.Abs(x-want))
 		p.MaxRel = max(p.MaxRel, math.Abs(x-want)/math.Abs(want))
 	}

@@ -52,7 +52,13 @@ func TestProfile(t *testing.T) {
 	if p.MaxAbs != 32*eps || p.MaxRel >= p.MaxAbs || p.MaxRel <= 0 {
 		t.Errorf("tolerances %g and %g, want %g and a little less", p.MaxAbs, p.MaxRel, 32*eps)
 	}
-	got[5] = ref[5]
+	got[5], got[9] = ref[5], -ref[9]
+	p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
+		tensor.New(tensor.Float32, []int{rows, cols}, ref), nil)
+	if last := len(p.Octaves) - 1; err != nil || last < 30 || p.Octaves[last] != 1 || p.OtherSign[last] != 1 {
+		t.Errorf("%v, octaves %v, of another sign %v", err, p.Octaves, p.OtherSign)
+	}
+	got[9] = ref[9]
 	for _, tc := range []struct {
 		limit func(index []int) compare.Limit
 		where []string

@@ -452,17 +452,21 @@ var octaves = []int{0, 1, 2, 3, 4, 8, 12, 16, 20, 24}
 // Errors is the histogram of a profile.
 func Errors(pr *reports.Profile) template.HTML {
 	bars := []Bar{{"equal", pr.Equal, "shade-1"}}
+	octaved, others := reports.Distances(pr.Octaves, pr.OtherSign)
 	from := 0
 	for i, to := range octaves {
-		bars = append(bars, Bar{"< " + power(to) + " ulp", sum(pr.Octaves, from, to+1),
+		bars = append(bars, Bar{"< " + power(to) + " ulp", sum(octaved, from, to+1),
 			fmt.Sprintf("shade-%d", min(9, i+1))})
 		from = to + 1
 	}
-	if n := sum(pr.Octaves, from, len(pr.Octaves)); n > 0 {
+	if n := sum(octaved, from, len(octaved)); n > 0 {
 		bars = append(bars, Bar{"≥ " + power(from-1) + " ulp", n, "shade-9"})
 	}
 	for bars[len(bars)-1].Count == 0 && len(bars) > 1 {
 		bars = bars[:len(bars)-1]
+	}
+	if others > 0 {
+		bars = append(bars, Bar{"other sign", others, "shade-9"})
 	}
 	if pr.Infinite > 0 {
 		bars = append(bars, Bar{"not finite", pr.Infinite, "fill-crash"})

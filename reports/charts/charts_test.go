@@ -182,8 +182,13 @@ func TestErrors(t *testing.T) {
 	for i := range p.Octaves {
 		p.Octaves[i] = i
 	}
+	p.OtherSign = make([]int, 150)
+	p.OtherSign[31] = 20 // zero passed
 	got := string(Errors(p))
 	wellFormed(t, got)
+	if !strings.Contains(got, "<title>other sign: 20<") {
+		t.Errorf("no bar of other signs in %s", got)
+	}
 	total := 0
 	for _, part := range strings.Split(got, "<title>")[1:] {
 		var n int

@@ -132,10 +132,14 @@ func (e *Explanation) sizes(b *strings.Builder, st reports.Style) {
 		n    int
 	}
 	rows := []row{{"equal", p.Equal}}
-	for k, n := range p.Octaves {
+	octaves, others := reports.Distances(p.Octaves, p.OtherSign)
+	for k, n := range octaves {
 		if k > 0 || n > 0 {
 			rows = append(rows, row{"< " + power(k) + " ulp", n})
 		}
+	}
+	if others > 0 {
+		rows = append(rows, row{"other sign", others})
 	}
 	if p.Infinite > 0 {
 		rows = append(rows, row{"not finite", p.Infinite})
