@@ -82,6 +82,14 @@ func (c *Call) asRead() *Call {
 	return c.kept
 }
 
+// Seeks reports whether Causes has something to look for: it knows mistakes only of operators, and compares with the
+// values that are wrong. A collective is none, nor is what the registry does not have.
+func (c *Call) Seeks(o *Outcome) bool {
+	return c.bound != nil && slices.ContainsFunc(o.Results, func(r Result) bool {
+		return r.Verdict == verdict.Fail && r.Layout == "" && (r.Compared != nil || c.bound.Random() != "")
+	})
+}
+
 // requiring is the call with arguments that require a gradient where one was recorded: see gradientsOf. What follows
 // from a formula of the call depends on it.
 func (c *Call) requiring() *Call {

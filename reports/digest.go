@@ -40,6 +40,7 @@ type Digest struct {
 	notFinite  firstNotFinite
 	sides      apartSides
 	rest       int     // findings of kinds that are not kept
+	noCause    []Place // of findings for which no cause was found, although it was sought; nil if none was sought
 	warned     *Digest // calls with warnings that are no findings; nil if there are none
 }
 
@@ -535,6 +536,9 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		if f.Explain == nil {
 			continue
 		}
+		if d.noCause == nil {
+			d.noCause = []Place{}
+		}
 		until := time.Now().Add(explainedOne)
 		if end := start.Add(d.ExplainIn); d.ExplainIn > 0 && until.After(end) {
 			until = end
@@ -545,6 +549,10 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		}
 		found := f.Explain(until, turn)
 		f.Causes, f.Profiles = Searched(found, f.Results[0]), found.Profiles
+		if found.Sought && !found.Short && f.cause() == "" {
+			r := f.bad()
+			d.noCause = append(d.noCause, Place{Capture: r.Capture, Target: r.Target, Op: r.Op})
+		}
 		for i := range f.Causes {
 			if c := &f.Causes[i]; c.Unfinished {
 				c.Targets = f.wrongTargets()
@@ -561,6 +569,9 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 	}
 	return nil
 }
+
+// NoCause are the findings that Explain looked for a cause of and found none; nil if it looked for none.
+func (d *Digest) NoCause() []Place { return d.noCause }
 
 // wrongTargets are the values that make f a finding.
 func (f *Finding) wrongTargets() (targets []string) {

@@ -123,7 +123,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		}
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
-			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText()),
+			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText(), rec.missing(o.Op)),
 			Known: !o.differs() && !still && !repaired, OfTwo: repaired || still,
 			Repaired: repaired && (!o.differs() || reads) && !still && o.Counts[verdict.Known] == 0,
 			Worst:    strings.TrimSpace(OneLine(worst))})
@@ -218,6 +218,17 @@ func (r *Result) patternText() string {
 		return patternHead + OneLine(pattern)
 	}
 	return ""
+}
+
+// missing says of an operator without a cause whether one was sought; "" if the run sought none at all.
+func (rec *Recording) missing(op string) string {
+	switch {
+	case rec.Summary.NoCause == nil:
+		return ""
+	case slices.ContainsFunc(rec.Summary.NoCause, func(p Place) bool { return p.Op == op }):
+		return NoneFound
+	}
+	return notSought
 }
 
 // patternHead begins the text of a pattern where a cause is expected.

@@ -87,6 +87,7 @@ type Explained struct {
 	Profiles []*Profile
 	Short    bool // the search for causes was cut short
 	Unsought bool // it did not begin: those before it took the time
+	Sought   bool // causes were looked for, to the end unless Short
 	// Kept says of a call without a cause that only its gradients are wrong, so that a value which it kept for the
 	// backward pass may have been overwritten. The recording of the step tells.
 	Kept bool

@@ -28,7 +28,8 @@ func TestFurtherCauses(t *testing.T) {
 				i >= shownKinds && turn != (Turn{20 - i, true}) {
 				t.Errorf("finding %d: %+v", i, turn)
 			}
-			if x.Unsought = i == 19; i < 19 {
+			x.Sought = i < 19
+			if x.Unsought = i == 19; i < 18 {
 				x.Causes = []Cause{{Capture: capture, Op: r.Op, ForwardID: new(i), Targets: []string{"output[0]"},
 					Text: fmt.Sprintf("mistake %d is made", i)}}
 			}
@@ -42,6 +43,11 @@ func TestFurtherCauses(t *testing.T) {
 	seen := &Result{Op: "torch.other", Capture: "rank0/torch.other.51", Phase: "forward", Target: "output[0]",
 		Verdict: verdict.Fail, Reason: "3 of 3 elements differ: at [0] got 2 want 1 (8 ulp); all scaled by 2"}
 	lines.Result(like)
+	alone := *like
+	alone.Op, alone.Capture, alone.ForwardID = "torch.op18", "rank0/torch.op18.52", new(52)
+	lines.Result(&alone)
+	lines.Result(&Result{Op: "collective", Capture: "rank0/collective.53", Phase: "forward", Target: "output[0]",
+		Verdict: verdict.Fail, Reason: "the ranks differ"})
 	lines.Result(seen)
 	if err := d.Explain(lines.Cause, lines.Profile); err != nil {
 		t.Fatal(err)
@@ -50,10 +56,15 @@ func TestFurtherCauses(t *testing.T) {
 	if err := d.Write(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cause: mistake 18 is made", "causes of 1 line not sought, to save time"} {
+	for _, want := range []string{"cause: mistake 17 is made", "causes of 1 line not sought, to save time"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+	sum := NewSummary()
+	sum.NoCause = d.NoCause()
+	if err := lines.Summary(sum); err != nil {
+		t.Fatal(err)
 	}
 	rec, err := ReadRecording(bytes.NewReader(file.Bytes()))
 	if err != nil {
@@ -65,7 +76,10 @@ func TestFurtherCauses(t *testing.T) {
 		got[row[0]] = row[at]
 	}
 	for capture, want := range map[string]string{
-		"rank0/torch.op18.1":   "output[0] reproduced to rounding if mistake 18 is made",
+		"rank0/torch.op17.1":   "output[0] reproduced to rounding if mistake 17 is made",
+		"rank0/torch.op18.1":   "none of the mistakes that optool tried reproduces it",
+		"rank0/torch.op18.52":  "like torch.op18/18: none of the mistakes that optool tried reproduces it",
+		"rank0/collective.53":  "not sought",
 		"rank0/torch.op19.1":   "not sought, to save time: optool explain /data/run/rank0/torch.op19.1",
 		"rank0/torch.op9.50":   "like torch.op9/9: output[0] reproduced to rounding if mistake 9 is made",
 		"rank0/torch.other.51": "all scaled by 2",
@@ -78,14 +92,15 @@ func TestFurtherCauses(t *testing.T) {
 	if err := WriteJUnit(&junit, rec); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{">cause: output[0] reproduced to rounding if mistake 18 is made&#xA;",
+	for _, want := range []string{">cause: output[0] reproduced to rounding if mistake 17 is made&#xA;",
 		">cause: like torch.op9/9: output[0] reproduced to rounding if mistake 9 is made&#xA;call: torch.op9, id 50"} {
 		if !strings.Contains(junit.String(), want) {
 			t.Errorf("no %q in\n%s", want, junit.String())
 		}
 	}
 	for _, f := range rec.Faults() {
-		if want := map[string]string{"torch.op18": "mistake 18 is made", "torch.other": "pattern: all scaled by 2",
+		if want := map[string]string{"torch.op17": "mistake 17 is made",
+			"torch.op18": "none of the mistakes that optool tried reproduces it", "collective": "not sought", "torch.other": "pattern: all scaled by 2",
 			"torch.op19": "not sought, to save time: optool explain /data/run/rank0/torch.op19.1"}[f.Op]; want != "" &&
 			f.Cause != want {
 			t.Errorf("%s: %q, want %q", f.Op, f.Cause, want)

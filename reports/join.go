@@ -96,6 +96,7 @@ func (l *lastLine) add(m *lastLine) {
 	l.Interrupted = l.Interrupted || m.Interrupted
 	l.Elapsed, l.PeakRSS = max(l.Elapsed, m.Elapsed), max(l.PeakRSS, m.PeakRSS)
 	l.Refused += m.Refused
+	l.NoCause = append(l.NoCause, m.NoCause...)
 	l.Unread = joinUnread(l.Unread, m.Unread)
 	if l.FailOn == nil {
 		l.FailOn = m.FailOn
@@ -147,7 +148,7 @@ func (rec *Recording) end(total *lastLine) (err error) {
 	s.endCapture() // what it says of settings is in total
 	s.Settings, s.FailOn, s.NotRead = total.Settings, total.FailOn, total.Refused
 	s.Interrupted, s.PeakRSS, s.Unread = total.Interrupted, total.PeakRSS, total.Unread
-	s.Budget, s.Known = total.Budget, total.Known
+	s.Budget, s.Known, s.NoCause = total.Budget, total.Known, total.NoCause
 	s.LookedAtPart(false)
 	s.exclude()
 	s.Elapsed = time.Duration(total.Elapsed * float64(time.Second))

@@ -177,6 +177,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Budget != nil {
 		m["budget"] = s.Budget
 	}
+	if s.NoCause != nil {
+		m["no_cause"] = s.NoCause
+	}
 	if s.Generated != nil {
 		m["generated"] = s.Generated
 	}

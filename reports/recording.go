@@ -265,6 +265,7 @@ type lastLine struct {
 	Facts       []Fact            `json:"facts,omitempty"`
 	First       *Place            `json:"first,omitempty"`
 	Same        *Same             `json:"same_results,omitempty"`
+	NoCause     []Place           `json:"no_cause"`
 }
 
 func (rec *Recording) summarize() error {
@@ -285,6 +286,7 @@ func (rec *Recording) summarize() error {
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
 	s.Unread, s.Missing, s.Undecided = last.Unread, last.Missing, last.Undecided
 	s.Budget, s.Known, s.Facts, s.First, s.Same = last.Budget, last.Known, last.Facts, last.First, last.Same
+	s.NoCause = last.NoCause
 	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
 		s.First = nil
 	}

@@ -40,6 +40,8 @@ type Summary struct {
 	First *Place
 	// Same are the calls that gave the same in two recordings; nil where none were compared.
 	Same *Same
+	// NoCause are the findings whose cause was sought and not found; nil where none was sought.
+	NoCause []Place
 	// FirstWrong is the first wrong call of one recording, nil without one. The digest tells it to people.
 	FirstWrong *Place
 	// Precision is what another precision of one of two recordings explains; nil where they have one precision.

@@ -160,8 +160,15 @@ func (rec *Recording) ResultSheet() Sheet {
 	return rec.SheetOf(rec.Results.All())
 }
 
+// What cells of causes say where none is known.
+const (
+	NoneFound = "none of the mistakes that optool tried reproduces it"
+	notSought = "not sought"
+)
+
 // causeOf finds the first cause of a result. A result without one that is wrong in the same words as one of another
-// call of the operator has that of the other call, with its name, and otherwise the pattern of its own errors.
+// call of the operator has that of the other call, with its name, and otherwise the pattern of its own errors. What is wrong and has neither says whether a cause was
+// sought.
 func (rec *Recording) causeOf() func(r *Result) *Cause {
 	type call struct{ capture, op string }
 	type lead struct {
@@ -186,24 +193,53 @@ func (rec *Recording) causeOf() func(r *Result) *Cause {
 		r.writeKind(&b)
 		return b.String()
 	}
-	if len(own) > 0 {
+	none := map[string]bool{}
+	for _, p := range rec.Summary.NoCause {
+		none[p.Capture] = true
+	}
+	noneLike := map[string]*Result{}
+	if len(own)+len(none) > 0 {
 		for r := range rec.Results.All() {
+			k := ""
 			if c := of(r); c != nil {
-				if k := kind(r); like[k].of == nil {
+				if k = kind(r); like[k].of == nil {
 					like[k] = lead{c, r}
+				}
+			} else if none[r.Capture] && r.listed() {
+				if k = kind(r); noneLike[k] == nil {
+					noneLike[k] = r
 				}
 			}
 		}
+	}
+	name := func(r, other *Result) string {
+		// Calls of another process, or in another folder, have numbers of their own.
+		if other.process() != r.process() || other.place().Folder != r.place().Folder {
+			return OneLine(other.Capture)
+		}
+		return other.shortName()
+	}
+	// missing is what is said where no cause is known.
+	missing := func(r *Result) *Cause {
+		if rec.Summary.NoCause == nil || !r.Verdict.Wrong() && r.Verdict != verdict.Repaired ||
+			rec.Summary.Shown(r) == ReadsOtherValues {
+			return nil
+		}
+		c := &Cause{Capture: r.Capture, Op: r.Op, ForwardID: r.ForwardID, Targets: []string{r.Target}, Text: notSought,
+			Pattern: true, Unfinished: true}
+		if other := noneLike[kind(r)]; none[r.Capture] || len(own[call{r.Capture, r.Op}]) > 0 { // of other values
+			c.Text = NoneFound
+		} else if other != nil {
+			c.Text, c.like = NoneFound, name(r, other)
+		}
+		return c
 	}
 	return func(r *Result) *Cause {
 		c := of(r)
 		if c == nil && r.Finding() {
 			if other := like[kind(r)]; other.of != nil {
 				found := *other.cause
-				if found.like = other.of.shortName(); other.of.process() != r.process() ||
-					other.of.place().Folder != r.place().Folder { // whose calls have numbers of their own
-					found.like = OneLine(other.of.Capture)
-				}
+				found.like = name(r, other.of)
 				c = &found
 			}
 		}
@@ -212,6 +248,9 @@ func (rec *Recording) causeOf() func(r *Result) *Cause {
 				return &Cause{Capture: r.Capture, Op: r.Op, ForwardID: r.ForwardID, Targets: []string{r.Target},
 					Text: pattern, Pattern: true, seen: true}
 			}
+		}
+		if c == nil {
+			return missing(r)
 		}
 		return c
 	}

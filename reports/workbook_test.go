@@ -115,7 +115,7 @@ func TestPatternIsNoCause(t *testing.T) {
 // TestErrorsAreRounded: the results of a workbook have errors of three digits, its details all digits.
 func TestErrorsAreRounded(t *testing.T) {
 	r := &Result{Op: "torch.exp", RelativeError: new(Number(0.640519238)), Verdict: "fail"}
-	rec := &Recording{Results: &Results{}}
+	rec := &Recording{Summary: NewSummary(), Results: &Results{}}
 	all := rec.SheetOf(slices.Values([]*Result{r}))
 	for sheet, want := range map[*Sheet]float64{&all: 0.640519238, new(rec.brief(all)): 0.641} {
 		for row := range sheet.Rows {

@@ -158,7 +158,7 @@ func (r *compareRun) explained(p pairs.Pair, in int, until time.Time, turn repor
 		}
 		allowed.Until = until
 		found, err := r.searches.causesOf(r.ctx, r.paths[in:in+1], e, call, outcome, allowed)
-		x.Causes, x.Short = found, allowed.Short
+		x.Causes, x.Short, x.Sought = found, allowed.Short, call.Seeks(outcome)
 		x.Kept = recordingAbove(e) != "" && keptWrong(e, outcome, found)
 		return x, err
 	})

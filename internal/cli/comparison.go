@@ -124,6 +124,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 		if err := c.digest.Explain(c.json.cause, c.json.profile); err != nil {
 			return failed(err)
 		}
+		s.NoCause = c.digest.NoCause()
 	}
 	s.Elapsed, s.PeakRSS = c.json.elapsed(start), rss.Peak()
 	s.NotRead = t.refused

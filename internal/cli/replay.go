@@ -645,6 +645,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 			return f, nil
 		}
 		allowed.Until = until
+		f.Sought = call.Seeks(outcome)
 		f.Causes, err = o.searches.causesOf(ctx, o.paths, e, call, outcome, allowed)
 		f.Short = allowed.Short
 		f.Kept = o.none() && recordingAbove(e) != "" && keptWrong(e, outcome, f.Causes)

@@ -52,6 +52,7 @@ func (a *app) rewritten(rec *reports.Recording, list *reports.KnownList, file kn
 		old, s := rec.Summary, reports.NewSummary()
 		s.FailOn, s.Budget, s.NotRead, s.Facts = old.FailOn, old.Budget, old.NotRead, old.Facts
 		s.Unread, s.Missing, s.First, s.Same = old.Unread, old.Missing, old.First, old.Same
+		s.NoCause = old.NoCause
 		s.Interrupted, s.Elapsed, s.PeakRSS, s.Known = old.Interrupted, old.Elapsed, old.PeakRSS, old.Known
 		if list != nil {
 			s.Known, s.Settings, list.OfTwo = list, file.settings(), old.Same != nil

@@ -90,7 +90,7 @@ func (e *Explanation) Judgement(st reports.Style) string {
 	}
 	caused := slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern })
 	if e.Unexplained && !caused {
-		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
+		fmt.Fprintf(&b, "%s %s\n", st.Bold("cause:"), reports.NoneFound)
 	}
 	if e.Others != "" {
 		const label = "also wrong:"
