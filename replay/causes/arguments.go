@@ -666,6 +666,7 @@ func (c *Search) endingWithGradient(end ending, fails []Wrong) Mistake {
 		return Mistake{}
 	}
 	m := c.ending(end)
+	m.OnlyHere = true
 	m.Make = c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 		switch {
 		case target == Incoming && slices.Equal(t.Shape, due.Shape):

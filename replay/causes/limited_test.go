@@ -15,6 +15,9 @@ func TestLimitedWithGradient(t *testing.T) {
 		t.Error("it is tried though no gradient fails")
 	}
 	m := c.endingWithGradient(end, []Wrong{{Target: "output[0]"}, {Target: "grad[0]"}})
+	if !m.OnlyHere {
+		t.Error("it is compared with other mistakes on other operands, of which it has no results")
+	}
 	way, err := m.Make()
 	if err != nil {
 		t.Fatal(err)
