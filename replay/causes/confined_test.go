@@ -24,3 +24,34 @@ func TestPlaceOfAllowed(t *testing.T) {
 		t.Errorf("got %v", p)
 	}
 }
+
+// TestRunWithGaps: zeros at the end of a value are a run, though some elements that are due there are so small that
+// they are not wrong.
+func TestRunWithGaps(t *testing.T) {
+	want := elements(rows(41, 12, 72))
+	got := append([]float64(nil), want...)
+	for i := 800; i < len(want); i++ {
+		if got[i] = 0; i%7 == 0 || i%5 == 0 {
+			want[i] = 1e-6
+		}
+	}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{12, 72}, v).Rounded() }
+	if p := placeOf(of(got), of(want), nil); p == nil || p.indices != nil || p.to != 864 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestEvidenceAtPlace: errors that rows have in common say nothing against zeros in a tail, which does not change them.
+func TestEvidenceAtPlace(t *testing.T) {
+	due := elements(rows(42, 8, 70))
+	got, made := append([]float64(nil), due...), append([]float64(nil), due...)
+	for i := range due {
+		if got[i] *= 1 + float64(i/70+2)*1e-6; i%70 >= 64 {
+			got[i], made[i] = 0, 0
+		}
+	}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{8, 70}, v).Rounded() }
+	if bits := Evidence(of(got), of(due), of(made)); bits < 100 {
+		t.Errorf("%v bits", bits)
+	}
+}

@@ -328,7 +328,7 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 		noise = after[len(after)*9/10]
 	}
 	most, seen, sum := -math.Log2(dt.Eps()), map[float64]int{}, 0.0
-	infinite, explained := 0, 0
+	infinite, explained, moved := 0, 0, tensor.Make[bool](len(x))
 	for i := range x {
 		if !finite(x[i]) {
 			infinite++
@@ -340,6 +340,7 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 		if b == a {
 			continue
 		}
+		moved[i] = true
 		if seen[x[i]]++; seen[x[i]] > mostEqual {
 			continue
 		}
@@ -347,7 +348,7 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 		most = min(most, m.likely(x[i], dt.Round(y[i]), len(x)))
 		sum += max(-most, min(most, math.Log2(b/a)))
 	}
-	sum /= inCommon(dt, x, z, got.Shape)
+	sum /= inCommon(dt, x, z, moved, got.Shape)
 	if infinite == 0 {
 		return sum
 	}
@@ -358,18 +359,20 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 	return sum + each*float64(explained)
 }
 
-// InCommon is how many elements count as one, because what a mistake leaves of their errors is one number: a row whose
-// statistic is wrong is one observation. It is 1 where a mistake leaves roundings of single elements.
-func inCommon(dt tensor.DType, x, z []float64, shape []int) float64 {
-	left, squares, far := make([]float64, len(x)), 0.0, 0
+// inCommon is how many elements count as one, because what a mistake leaves of their errors is one number: a row whose
+// statistic is wrong is one observation. It is 1 where a mistake leaves roundings of single elements. Errors of elements
+// that a mistake does not change say nothing of it.
+func inCommon(dt tensor.DType, x, z []float64, changed []bool, shape []int) float64 {
+	left, squares, far, all := make([]float64, len(x)), 0.0, 0, 0
 	for i := range x {
-		if e := x[i] - dt.Round(z[i]); finite(e) {
+		all += btoi(changed[i])
+		if e := x[i] - dt.Round(z[i]); changed[i] && finite(e) {
 			left[i] = e
 			squares += e * e
 			far += btoi(math.Abs(e) > 2*dt.ULP(x[i]))
 		}
 	}
-	if 10*far < len(x) {
+	if 10*far < all {
 		return 1
 	}
 	n, most := tensor.Numel(shape), 1.0
@@ -383,6 +386,9 @@ func inCommon(dt tensor.DType, x, z []float64, shape []int) float64 {
 		if width >= fewestInCommon && (inner == 1 || len(x) == n) {
 			sums, counts := map[int]float64{}, map[int]float64{}
 			for i, e := range left {
+				if !changed[i] {
+					continue
+				}
 				row := place(i)/(inner*width)*inner + place(i)%inner
 				sums[row], counts[row] = sums[row]+e, counts[row]+1
 			}
@@ -390,7 +396,7 @@ func inCommon(dt tensor.DType, x, z []float64, shape []int) float64 {
 			for _, row := range slices.Sorted(maps.Keys(sums)) { // in one order, so that sums round alike
 				of += sums[row] * sums[row] / counts[row]
 			}
-			if ratio := of / squares * float64(len(left)) / float64(len(sums)); ratio > 8 {
+			if ratio := of / squares * float64(all) / float64(len(sums)); ratio > 8 {
 				most = max(most, ratio)
 			}
 		}
