@@ -46,7 +46,7 @@ func TestEvidenceAtPlace(t *testing.T) {
 	due := elements(rows(42, 8, 70))
 	got, made := append([]float64(nil), due...), append([]float64(nil), due...)
 	for i := range due {
-		if got[i] *= 1 + float64(i/70+2)*1e-6; i%70 >= 64 {
+		if got[i] += float64(i/70+2) * 1e-5; i%70 >= 64 {
 			got[i], made[i] = 0, 0
 		}
 	}
