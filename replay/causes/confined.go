@@ -82,7 +82,7 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 		box *= len(p.indices[d])
 	}
 	// Elements that are due to be small leave gaps between indices, not in a run.
-	if run := p.to - p.from; run < box || run <= few*held && math.IsInf(p.cost(), 1) {
+	if run := p.to - p.from; run < box || 2*run <= 3*held && math.IsInf(p.cost(), 1) {
 		p.indices, box = nil, run
 	}
 	if held == 0 || few*held < box || nearlyAll(box, n) || math.IsInf(p.cost(), 1) {

@@ -51,7 +51,7 @@ func TestEvidenceAtPlace(t *testing.T) {
 		}
 	}
 	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{8, 70}, v).Rounded() }
-	if bits := Evidence(of(got), of(due), of(made)); bits < 100 {
+	if bits := Evidence(of(got), of(due), of(made)); bits < 50 {
 		t.Errorf("%v bits", bits)
 	}
 }
