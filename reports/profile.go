@@ -14,7 +14,8 @@ type Profile struct {
 	Equal     int    `json:"equal"`    // elements that are the reference, rounded
 	Infinite  int    `json:"infinite"` // elements that are not finite on one side alone
 	Octaves   []int  `json:"octaves"`  // other elements by distance: below 1, 2, 4, ...
-	// OtherSign are, of each of Octaves, the elements of another sign than the reference; nil where a file does not say it.
+	// OtherSign are, of each of Octaves, the elements of another sign than the reference; nil where a file does not say
+	// it.
 	OtherSign []int       `json:"other_sign,omitempty"`
 	Worst     []Deviation `json:"worst"` // the elements that are furthest off, the worst first
 	Where     []string    `json:"where"` // dimensions that hold the errors in few of their indices

@@ -47,7 +47,8 @@ const (
 // wanted orders verdicts by how much one would want to have them; what was compared
 // before and is not any more got worse.
 var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Repaired, verdict.Mistrusted, verdict.Skipped,
-	verdict.Unsupported, verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
+	verdict.Unsupported, verdict.Known, verdict.StillWrong, verdict.Fail, verdict.Invalid,
+	verdict.Error, verdict.Timeout, verdict.Crash}
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order

@@ -855,7 +855,8 @@ func (s *Summary) paintedLine(st Style) string {
 	if s.Interrupted {
 		end += " (interrupted)"
 	}
-	return fmt.Sprintf("%s: %s%s", Count(s.Calls(), "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
+	return fmt.Sprintf("%s: %s%s", Count(s.Calls(), "capture"),
+		cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
 }
 
 // Count is a number of things, as people write it: "1 capture", "2 captures".

@@ -38,7 +38,8 @@ func TestTexts(t *testing.T) {
 func TestCSVHoldsNoFormula(t *testing.T) {
 	r := &Result{Capture: "=1+1", Op: "@SUM(A1)", Reason: "-2+3", Target: "\t=1"}
 	var all, own strings.Builder
-	if err := WriteCSV(&all, (&Recording{Summary: NewSummary()}).SheetOf(func(yield func(*Result) bool) { yield(r) })); err != nil {
+	sheet := (&Recording{Summary: NewSummary()}).SheetOf(func(yield func(*Result) bool) { yield(r) })
+	if err := WriteCSV(&all, sheet); err != nil {
 		t.Fatal(err)
 	}
 	if err := NewCompareCSV(&own, 0).Compare(CompareRow{Name: "=1+1", Reason: "+1"}); err != nil {

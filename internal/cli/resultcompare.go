@@ -258,7 +258,8 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
 	c.others = reports.LookedAtOther(runs[0], c.rec, c.changes, paths[0], paths[n])
 	c.others = append(c.others, reports.OnlyFolders(before, now, c.changes, paths[0], paths[n])...)
-	sides := newAndOld{now: dated{paths[n], last.Recorded, last.Start}, old: dated{paths[0], first.Recorded, first.Start}}
+	sides := newAndOld{now: dated{paths[n], last.Recorded, last.Start},
+		old: dated{paths[0], first.Recorded, first.Start}}
 	if n == 1 {
 		sides.swapped = strings.Join(o.command("compare", "--results", quotePath(paths[1]), quotePath(paths[0])), " ")
 	}

@@ -232,16 +232,19 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestWorstOfValue: distances are in units of the dtype that a value is precise to, and the worst element is that of the
+// TestWorstOfValue: distances are in units of the dtype that a value is precise to, and the worst element is that of
+// the
 // screen, not one near zero that is many units off within its bound. What is within its bound is not in the map.
 func TestWorstOfValue(t *testing.T) {
 	want := []float64{1e-30, 1, 1, 1}
 	got := []float64{-1e-30, 1.015625, 1, 1.0078125}
-	r := &compare.Result{Verdict: verdict.Fail, Grid: tensor.BFloat16, WorstIndex: []int{1}, Limit: func([]int) compare.Limit {
-		return compare.Limit{Allowed: 0.01}
-	}}
+	r := &compare.Result{Verdict: verdict.Fail, Grid: tensor.BFloat16, WorstIndex: []int{1},
+		Limit: func([]int) compare.Limit {
+			return compare.Limit{Allowed: 0.01}
+		}}
 	s := serve(t, func(string, string, string) (*Value, error) {
-		return &Value{tensor.New(tensor.Float32, []int{4}, got), tensor.New(tensor.Float64, []int{4}, want), r, func() {}}, nil
+		return &Value{tensor.New(tensor.Float32, []int{4}, got), tensor.New(tensor.Float64, []int{4}, want), r,
+			func() {}}, nil
 	}, record(t, line("cap-0", "torch.add", "fail", 1)))
 	page := get(s, "result?id=1").Body.String()
 	for _, want := range []string{"float32, precise to bfloat16 [4], slice [:]: 3 of 4 elements",
@@ -257,7 +260,8 @@ func TestWorstOfValue(t *testing.T) {
 		t.Errorf("a slice without the worst element: %s", page)
 	}
 	r.Verdict = verdict.Pass
-	if page := get(s, "result?id=1").Body.String(); !strings.Contains(page, "no element is off by more than it may be") ||
+	page := get(s, "result?id=1").Body.String()
+	if !strings.Contains(page, "no element is off by more than it may be") ||
 		strings.Contains(page, `class="fail"`) {
 		t.Errorf("a value that passed: %s", page)
 	}

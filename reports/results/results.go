@@ -80,7 +80,8 @@ func OfCause(e *capture.Entry, c causes.Cause) reports.Cause {
 // OfProfile is a record of how the errors of a value are spread.
 func OfProfile(e *capture.Entry, r *replay.Result, p *compare.Profile) *reports.Profile {
 	out := &reports.Profile{Capture: e.Rel, Op: e.Op, ForwardID: Known(e.ID), Phase: string(r.Phase),
-		Target: r.Target, Numel: p.Numel, Equal: p.Equal, Infinite: p.Infinite, Octaves: p.Octaves, OtherSign: p.OtherSign,
+		Target: r.Target, Numel: p.Numel, Equal: p.Equal, Infinite: p.Infinite,
+		Octaves: p.Octaves, OtherSign: p.OtherSign,
 		Where: p.Concentrated(), MaxAbs: reports.Number(p.MaxAbs), MaxRel: reports.Number(p.MaxRel)}
 	for _, d := range p.Worst {
 		out.Worst = append(out.Worst, reports.Deviation{Index: Shape(d.Index), Got: reports.Number(d.Got),

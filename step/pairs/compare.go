@@ -68,7 +68,8 @@ func nameParameters(rs []*reports.Result, of *capture.Call, bound *opdef.Call) {
 			continue
 		}
 		if r.Phase == "input" {
-			r.Parameter = cmp.Or(of.ParameterAt(r.Target), parameterOf(strings.TrimPrefix(r.Target, "input."), of, bound))
+			name := strings.TrimPrefix(r.Target, "input.")
+			r.Parameter = cmp.Or(of.ParameterAt(r.Target), parameterOf(name, of, bound))
 			continue
 		}
 		n := 0
