@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -339,17 +338,6 @@ func (r *compareRun) sides() []reports.Fact {
 	facts := s.facts()
 	r.a.tellFacts(r.json.text(), facts)
 	return facts
-}
-
-// tellFacts prints facts, a line each, unless the run is quiet.
-func (a *app) tellFacts(w io.Writer, facts []reports.Fact) {
-	if a.quiet {
-		return
-	}
-	for _, f := range facts {
-		fmt.Fprintln(w, a.style().Wrap(reports.OneLine(f.Name+": "+f.Text), 2))
-	}
-	fmt.Fprintln(w)
 }
 
 // parted writes where two recordings part, and what only one of them has.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"path/filepath"
 	"strings"
@@ -87,4 +88,15 @@ func recordedAt(ctx context.Context, dir string) (at time.Time) {
 		}
 	}
 	return at
+}
+
+// tellFacts prints facts, a line each, unless the run is quiet.
+func (a *app) tellFacts(w io.Writer, facts []reports.Fact) {
+	if a.quiet {
+		return
+	}
+	for _, f := range facts {
+		fmt.Fprintln(w, a.style().Wrap(reports.OneLine(f.Name+": "+f.Text), 2))
+	}
+	fmt.Fprintln(w)
 }

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/lazyregexp"
@@ -24,6 +25,14 @@ func program() string {
 
 // quotePath quotes a path for a command that is run from another directory.
 func quotePath(path string) string { return quote(absolute(path)) }
+
+// pathOf is the path that names one capture.
+func pathOf(e *capture.Entry) string {
+	if e.Layout == capture.File {
+		return e.Path(capture.Device, e.All()[0].Kind)
+	}
+	return e.Dir
+}
 
 // absolute is a path from the root, or as it was given where that is not known.
 func absolute(path string) string {

@@ -731,14 +731,6 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	return o.withModules(append(args, quotePath(pathOf(e))))
 }
 
-// pathOf is the path that names one capture.
-func pathOf(e *capture.Entry) string {
-	if e.Layout == capture.File {
-		return e.Path(capture.Device, e.All()[0].Kind)
-	}
-	return e.Dir
-}
-
 // lazyCSV creates op_tools' comparison file when the first row is known, or goes on with
 // one. After an error it writes nothing more.
 type lazyCSV struct {

@@ -260,7 +260,7 @@ func TestWorstOfValue(t *testing.T) {
 		t.Errorf("a slice without the worst element: %s", page)
 	}
 	r.Verdict = verdict.Pass
-	page := get(s, "result?id=1").Body.String()
+	page = get(s, "result?id=1").Body.String()
 	if !strings.Contains(page, "no element is off by more than it may be") ||
 		strings.Contains(page, `class="fail"`) {
 		t.Errorf("a value that passed: %s", page)
