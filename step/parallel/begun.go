@@ -46,11 +46,12 @@ func (p *part) causes() {
 }
 
 // sumsSurely reports whether it is known without their elements along which dimensions of the mesh the gradients of a
-// parameter add up: replicas that differ have others, too. The parameter must be known to be replicated, and the
-// gradients add up where all calls that give them have parts of the results.
+// parameter add up: replicas that differ have others, too. The parameter must be known to be replicated along
+// some, and the gradients add up where all calls that give them have parts of the results.
 func (p *part) sumsSurely(name string, g *gradient) bool {
 	places := p.shards[name]
-	if places == nil || slices.ContainsFunc(places, func(q place) bool { return q.kind != replicated }) {
+	if !slices.ContainsFunc(places, func(q place) bool { return q.kind == replicated }) ||
+		slices.ContainsFunc(places, func(q place) bool { return q.kind == partial }) {
 		return false
 	}
 	for m, k := range p.gradientKinds(g.sum, places) {

@@ -797,17 +797,15 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		return
 	}
 	known := !slices.ContainsFunc(s.in, p.astray)
-	text := p.argumentsText(s, sides)
 	mended, names := p.withFirst(s, sides)
 	if len(names) > 0 && (p.movedApart() || p.ownTables(s, sides)) {
 		p.forget(s) // replicas that moved apart on purpose, or none
 		return
 	}
 	if len(names) > 0 && p.fitsWith(s, mended) {
-		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names), begun: true,
-			reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the other "+
-				"arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
-				strings.Join(names, ", "), rankList(p.ranks), text)})
+		if known {
+			p.foundBegun(s, sides, names)
+		}
 		return
 	}
 	if p.passesOn(s, sides) {
@@ -833,12 +831,23 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		why = p.misfit(s, sides)
 	}
 	why += p.otherData(s, sides)
+	if p.begins() && len(names) > 0 { // what replicas began with need not fit
+		known = false
+	}
 	if !p.overcounted(s, sides, known) {
 		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",
 			cause: p.begins(), reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
 				p.argumentsText(s, sides), rankList(p.ranks), why)})
 	}
 	p.guess(s, sides)
+}
+
+// foundBegun notes that replicas begin a step with different parameters that a call reads.
+func (p *part) foundBegun(s *site, sides map[int]*side, names []string) {
+	p.found(true, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(sides[p.ranks[0]], names),
+		begun: true, reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the "+
+			"other arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
+			strings.Join(names, ", "), rankList(p.ranks), p.argumentsText(s, sides))})
 }
 
 // withFirst are the sides of a call with the parameters of the first replica on all, and the names of those that
@@ -1317,8 +1326,12 @@ func (p *part) passUntyped(s *site, n *info, values map[int]*array, tolerance fl
 	if n.pending == nil {
 		return
 	}
+	lost := n.lost && p.begins()
+	if lost {
+		tolerance = 0.05 // of replicas that moved apart
+	}
 	if ps, ok := p.match(values, n.pending, p.outcomes(len(n.pending.shape), nil), false, tolerance); ok {
-		keep(&info{places: ps})
+		keep(&info{places: ps, lost: lost})
 		return
 	}
 	p.found(!n.lost, &violation{kind: "shard", site: s, ranks: p.ranks, target: "output[0]",

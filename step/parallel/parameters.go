@@ -1440,7 +1440,9 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	clipped := tails[first].norms
 	switch {
 	case apart:
-		v.kind = "replica"
+		if v.kind = "replica"; p.norm != nil {
+			v.call = p.norm
+		}
 		why := "each clips by the norm of what it holds itself, which lacks an all_reduce"
 		if p.sameNorms(tails) {
 			why = "the norms that they take are the same, so that they clip at other limits, or scale by other numbers"

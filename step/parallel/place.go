@@ -117,14 +117,17 @@ func (m *mesh) equal(i int, values map[int]*array, tolerance float64) bool {
 // alike reports whether values of each group along dimension i of the mesh go together so closely that they were the
 // same once: replicas that moved apart, and no parts of a whole.
 func (m *mesh) alike(i int, values map[int]*array) bool {
-	const few, close = 16, 0.9 // parts of random numbers go together by 1/sqrt(n), a quarter of it for 16
+	const least, few, close = 6, 16, 0.9 // parts of random numbers go together by 1/sqrt(n), a quarter of it for 16
 	for _, g := range m.dims[i].groups {
 		a := values[g[0]]
-		if !a.dtype.IsFloat() || len(a.x) < few {
+		if !a.dtype.IsFloat() || len(a.x) < least {
 			return false
 		}
 		for _, r := range g[1:] {
-			if b := values[r]; len(b.x) != len(a.x) || !(correlation(a.x, b.x) > close) {
+			switch b := values[r]; {
+			case len(b.x) != len(a.x), len(a.x) >= few && !(correlation(a.x, b.x) > close):
+				return false
+			case len(a.x) < few && !nearly(a.x, b.x, 0.05*(slices.Max(a.x)-slices.Min(a.x))):
 				return false
 			}
 		}

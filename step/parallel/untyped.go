@@ -378,7 +378,7 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 	case u.source != nil && len(lead.outs) == 1 && lookingUp[name]:
 		s.out[0] = &info{lost: u.lost}
 		if outs := p.runPending(s, sides, func(n *info) *array { return n.source }); outs != nil {
-			s.out[0] = p.became(local.outs[0], outs[0], u.lost)
+			s.out[0] = p.became(local.outs[0], outs[0], u.lost || p.begins())
 		}
 	case !p.regain(s, sides, local) && !p.moved(s, sides):
 		for j := range s.out {
@@ -534,6 +534,12 @@ func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []
 		} else {
 			values := p.column(sides, func(d *side) *array { return d.ins[i].array })
 			cands := p.candidates(i, s, sides)
+			if mended, names := p.withFirst(s, sides); len(cands) == 0 && len(names) > 0 { // replicas moved apart
+				values = p.column(mended, func(d *side) *array { return d.ins[i].array })
+				if cands = p.candidates(i, s, mended); len(cands) > 0 && !p.movedApart() {
+					p.foundBegun(s, sides, names)
+				}
+			}
 			if len(cands) == 0 {
 				return nil
 			}
