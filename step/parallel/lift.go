@@ -876,7 +876,7 @@ func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, na
 func (p *part) asReplicas(values map[int]*array) map[int]*array {
 	places, some := p.everywhere(place{kind: sharded, factor: 1}), false
 	for m := range p.dims {
-		if !p.equal(m, values, 0) && p.alike(m, values) {
+		if !p.equal(m, values, 0) && p.alikeFrom(2, m, values) {
 			places[m], some = whole, true
 		}
 	}

@@ -116,8 +116,11 @@ func (m *mesh) equal(i int, values map[int]*array, tolerance float64) bool {
 
 // alike reports whether values of each group along dimension i of the mesh go together so closely that they were the
 // same once: replicas that moved apart, and no parts of a whole.
-func (m *mesh) alike(i int, values map[int]*array) bool {
-	const least, few, close = 6, 16, 0.9 // parts of random numbers go together by 1/sqrt(n), a quarter of it for 16
+func (m *mesh) alike(i int, values map[int]*array) bool { return m.alikeFrom(6, i, values) }
+
+// alikeFrom is alike for values of at least some elements.
+func (m *mesh) alikeFrom(least, i int, values map[int]*array) bool {
+	const few, close = 16, 0.9 // parts of random numbers go together by 1/sqrt(n), a quarter of it for 16
 	for _, g := range m.dims[i].groups {
 		a := values[g[0]]
 		if !a.dtype.IsFloat() || len(a.x) < least {
