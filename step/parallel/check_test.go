@@ -37,6 +37,17 @@ var trees = []struct {
 		"0-1", ""},
 	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
 	{"clip-before", "collective", "torch._foreach_norm", "takes the norm of its own gradient", ""},
+	{"clip-placed", "", "", "", ""}, // DTensor takes the norm of the sum
+	{"copied", "", "", "", ""},      // layers of two stages that begin as copies
+	{"labels", "", "", "", ""},
+	{"labels-stale", "shard", "torch.nn.functional.cross_entropy", "the loss of microbatch 2", ""},
+	{"tied-unused", "replica", "torch.nn.functional.linear", "their sum is not what the update reads", ""},
+	{"apart-unsummed", "collective", "torch.Tensor.add", "So did earlier steps", ""},
+	{"around-ring", "", "", "", ""},
+	{"around-ring-late", "shard", "torch.Tensor.add", "was made of the positions 0 to 5", ""},
+	{"around-ring-counts", "scale", "torch.Tensor.div", "by different numbers (9, 12)", ""},
+	{"chosen", "", "", "", ""},
+	{"chosen-other", "shard", "torch.nn.functional.linear", "chose no expert for all of them", ""},
 	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
 	{"weighed", "", "", "", ""},
 	{"weighed-twice", "scale", "torch.Tensor.div_", "0.25 times that of the whole program", ""},
