@@ -3,7 +3,10 @@ package replay
 import (
 	"fmt"
 	"math"
+	"math/cmplx"
 	"slices"
+
+	"gonum.org/v1/gonum/dsp/fourier"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay/causes"
@@ -196,20 +199,50 @@ const fewestDrawn = 128
 // shiftOf is by how many elements the zeros of x are those of y further on, 0 if they are not, or are too few to tell.
 func shiftOf(x, y []float64) int {
 	n := len(x)
+	ofX, ofY, both := zerosBefore(x), zerosBefore(y), sharedZeros(x, y)
 	for k := 1; 2*k <= n; k++ {
 		for _, by := range []int{k, -k} {
-			off, zeros := 0, 0
-			for i := max(0, by); i < min(n, n+by) && 100*off <= n; i++ {
-				zero := x[i] == 0
-				zeros += cmpInt(zero)
-				off += cmpInt(zero != (y[i-by] == 0))
-			}
+			from, to := max(0, by), min(n, n+by)
+			zeros := ofX[to] - ofX[from]
+			off := zeros + ofY[to-by] - ofY[from-by] - 2*both(by)
 			if 100*off <= n && zeros >= 16 && zeros <= n-k-16 {
 				return by
 			}
 		}
 	}
 	return 0
+}
+
+// zerosBefore is how many zeros lie before each element, and in all.
+func zerosBefore(x []float64) []int {
+	out := make([]int, len(x)+1)
+	for i, v := range x {
+		out[i+1] = out[i] + cmpInt(v == 0)
+	}
+	return out
+}
+
+// sharedZeros counts the zeros of x that are zeros of y so many elements before, of all shifts at once: the
+// cross-correlation of both, by fast Fourier transforms.
+func sharedZeros(x, y []float64) func(by int) int {
+	size := 1
+	for size < 2*len(x) { // no zero meets one from the other end
+		size *= 2
+	}
+	fft := fourier.NewFFT(size)
+	of := func(v []float64) []complex128 {
+		zero := make([]float64, size)
+		for i := range v {
+			zero[i] = float64(cmpInt(v[i] == 0))
+		}
+		return fft.Coefficients(nil, zero)
+	}
+	a, b := of(x), of(y)
+	for k := range a {
+		a[k] *= cmplx.Conj(b[k])
+	}
+	counts := fft.Sequence(nil, a)
+	return func(by int) int { return int(math.Round(counts[(by+size)%size] / float64(size))) }
 }
 
 func cmpInt(is bool) int {
