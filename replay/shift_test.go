@@ -48,7 +48,7 @@ func TestShiftOf(t *testing.T) {
 				for _, spoilt := range []float64{0, 0.005, 0.02} {
 					x := moved(y, by, spoilt)
 					if got, want := shiftOf(x, y), counted(x, y); got != want {
-						t.Errorf("%d elements, p %g, shifted by %d, %g spoilt: %d, want %d", n, p, by, spoilt, got, want)
+						t.Errorf("n %d, p %g, shifted by %d, %g spoilt: %d, want %d", n, p, by, spoilt, got, want)
 					}
 				}
 			}

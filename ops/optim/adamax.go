@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/optool/optool/ops/opdef"
@@ -100,12 +101,8 @@ func (a *adamaxArgs) slips(sound rule) []slip {
 
 func (a *adamaxArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "exp_avgs", "exp_infs"}, a.Params, a.Grads, a.ExpAvgs, a.ExpInfs)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("state_steps", a.Params, a.StateSteps)); err != nil {
 		return nil, err
-	case len(a.StateSteps) != len(a.Params):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Params),
-			len(a.StateSteps))
 	}
 	f.rule = func(i int) func(v, s []float64) {
 		size, beta, lost := rule.size, a.Beta1, 1.0

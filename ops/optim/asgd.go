@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -46,13 +47,8 @@ func (a *asgdArgs) plan() (*fusedStep, error) {
 	form := updateForm{a.Foreach, a.HasComplex, a.Capturable || a.Differentiable}
 	numbers := form.numbers(slices.Concat(a.StateSteps, a.Mus, a.Etas), a.Lr)
 	rounded, err := wholeStep(0, numbers, a.Params, a.Axs)
-	if err != nil {
+	if err := cmp.Or(err, onePer("mus", a.Params, a.Mus), onePer("etas", a.Params, a.Etas)); err != nil {
 		return nil, err
-	}
-	for _, l := range [][]*tensor.Tensor{a.Mus, a.Etas} {
-		if len(l) != len(a.Params) {
-			return nil, opdef.Refuse("etas", "want %d tensors, one per parameter, got %d", len(a.Params), len(l))
-		}
 	}
 	sound := rule{size: 1, coupled: a.WeightDecay, between: rounded}
 	return countedStep(a.step, sound, a.slips(sound), a.StateSteps, true)
@@ -75,12 +71,8 @@ func (a *asgdArgs) slips(sound rule) []slip {
 
 func (a *asgdArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "axs"}, a.Params, a.Grads, a.Axs)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("state_steps", a.Params, a.StateSteps)); err != nil {
 		return nil, err
-	case len(a.StateSteps) != len(a.Params):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Params),
-			len(a.StateSteps))
 	}
 	lr := elementOr(a.Lr, 0)
 	etas, mus := make([]*tensor.Tensor, len(a.Etas)), make([]*tensor.Tensor, len(a.Mus))

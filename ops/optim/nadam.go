@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -59,12 +60,8 @@ func (a *nadamArgs) plan() (*fusedStep, error) {
 	}
 	numbers := form.numbers(a.StateSteps, slices.Concat(a.MuProducts, []*tensor.Tensor{a.Lr})...)
 	rounded, err := wholeStep(a.Eps, numbers, a.Params, a.ExpAvgs, a.ExpAvgSqs)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("mu_products", a.Params, a.MuProducts)); err != nil {
 		return nil, err
-	case len(a.MuProducts) != len(a.Params):
-		return nil, opdef.Refuse("mu_products", "want %d tensors, one per parameter, got %d", len(a.Params),
-			len(a.MuProducts))
 	}
 	of := &adamArgs{Beta1: a.Beta1, Beta2: a.Beta2, Lr: a.Lr, WeightDecay: a.WeightDecay}
 	sound := of.rule(a.DecoupledWeightDecay)
@@ -114,12 +111,8 @@ func (a *nadamArgs) momentum(step float64) float64 {
 func (a *nadamArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "exp_avgs", "exp_avg_sqs"}, a.Params, a.Grads, a.ExpAvgs,
 		a.ExpAvgSqs)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("state_steps", a.Params, a.StateSteps)); err != nil {
 		return nil, err
-	case len(a.StateSteps) != len(a.Params):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Params),
-			len(a.StateSteps))
 	}
 	products := make([]*tensor.Tensor, len(a.MuProducts))
 	for i, t := range a.MuProducts {
@@ -172,9 +165,9 @@ func (a *nadamArgs) step(rule rule) (*fusedStep, error) {
 			if rule.old[1] {
 				sq = old[1]
 			}
-			divisor := func(sq float64) float64 { return rule.root.of(sq, root, a.Eps) }
-			size := (math.Abs(ofGrad)*gs + math.Abs(ofAverage)*s[2]) * lost * rule.between.blur(divisor, sq)
-			rule.update(v, s, 1/divisor(sq), ofGrad*g+ofAverage*m, size)
+			divisor, blur := rule.divisor(sq, root, a.Eps)
+			size := (math.Abs(ofGrad)*gs + math.Abs(ofAverage)*s[2]) * lost * blur
+			rule.update(v, s, 1/divisor, ofGrad*g+ofAverage*m, size)
 		}
 	}
 	f.more = map[string][]*tensor.Tensor{"mu_products": products}

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -195,14 +196,7 @@ func (f *fusedStep) change(k, i int, scales bool) *tensor.Tensor {
 	}
 	dt, coarse := ts[k].DType, 1.0
 	if scales {
-		dt, coarse = tensor.Float64, f.coarseness(i)
-	}
-	self := coarse
-	if coarse > 1 { // S counts roundings by eight half units
-		self, coarse = coarse*ofSelf/8, coarse*ofStates/8
-	}
-	if k == 0 {
-		coarse = self
+		dt, coarse = tensor.Float64, f.coarseness(k, i)
 	}
 	return opdef.ZipN(dt, ts[k].Shape, func(dst []float64, src [][]float64) {
 		v, s := make([]float64, len(src)), make([]float64, len(src))
@@ -218,15 +212,23 @@ func (f *fusedStep) change(k, i int, scales bool) *tensor.Tensor {
 	}, ts...)
 }
 
-// coarseness is how much coarser than float32 the tensors of parameter i are, if the calls of the step round to them.
-func (f *fusedStep) coarseness(i int) float64 {
+// coarseness is how much coarser than float32 the roundings are of what list k holds of parameter i, if the calls of
+// the step round to 16 bits.
+func (f *fusedStep) coarseness(k, i int) float64 {
 	coarse := 1.0
 	for _, l := range f.lists {
 		if f.between && l[i].DType.IsHalf() {
 			coarse = max(coarse, elements.EpsOverFloat32(l[i].DType))
 		}
 	}
-	return coarse
+	const counted = 8 // half units by which S counts roundings
+	switch {
+	case coarse == 1:
+		return 1
+	case k == 0:
+		return coarse * ofSelf / counted
+	}
+	return coarse * ofStates / counted
 }
 
 // ErrorOf is the class of a step. One in 16 bits is rounded once, or its bound counts what is rounded before.
@@ -242,12 +244,20 @@ func (f *fusedStep) ErrorOf() opdef.Error {
 	return e
 }
 
+// onePer refuses a list that has not one tensor per parameter.
+func onePer(name string, params, list []*tensor.Tensor) error {
+	if len(list) != len(params) {
+		return opdef.Refuse(name, "want %d tensors, one per parameter, got %d", len(params), len(list))
+	}
+	return nil
+}
+
 // newFusedStep refuses lists that do not belong together. Lists that are empty
 // where the step has no use for them are left out before.
 func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error) {
 	for k, l := range lists {
-		if len(l) != len(lists[0]) {
-			return nil, opdef.Refuse(names[k], "want %d tensors, one per parameter, got %d", len(lists[0]), len(l))
+		if err := onePer(names[k], lists[0], l); err != nil {
+			return nil, err
 		}
 		for i, t := range l {
 			if !slices.Equal(t.Shape, lists[0][i].Shape) {
@@ -492,13 +502,10 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 		names, lists = append(names, "max_exp_avg_sqs"), append(lists, a.MaxExpAvgSqs)
 	}
 	f, err := newFusedStep(names, lists...)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("state_steps", a.Self, a.StateSteps)); err != nil {
 		return nil, err
-	case len(a.StateSteps) != len(a.Self):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
-			len(a.StateSteps))
-	case elementOr(a.FoundInf, 0) == 1:
+	}
+	if elementOr(a.FoundInf, 0) == 1 {
 		return f, nil
 	}
 	scale := elementOr(a.GradScale, 1)
@@ -558,8 +565,9 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			}
 			by, blur := size, 1.0
 			if divided {
-				divisor := func(sq float64) float64 { return rule.root.of(sq, root, a.Eps) }
-				by, blur = by/divisor(sq), rule.between.blur(divisor, sq)
+				var divisor float64
+				divisor, blur = rule.divisor(sq, root, a.Eps)
+				by /= divisor
 			}
 			rule.update(v, s, by, m, blur*lost*s[2])
 		}
@@ -694,13 +702,10 @@ func (a *adagradArgs) slips(sound rule) []slip {
 
 func (a *adagradArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "state_sums"}, a.Self, a.Grads, a.StateSums)
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, onePer("state_steps", a.Self, a.StateSteps)); err != nil {
 		return nil, err
-	case len(a.StateSteps) != len(a.Self):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
-			len(a.StateSteps))
-	case elementOr(a.FoundInf, 0) == 1:
+	}
+	if elementOr(a.FoundInf, 0) == 1 {
 		return f, nil
 	}
 	scale := elementOr(a.GradScale, 1)
@@ -713,8 +718,8 @@ func (a *adagradArgs) step(rule rule) (*fusedStep, error) {
 			if v[2] = rule.averages[0].of(v[2], rule.power.of(g, g)); !rule.old[0] {
 				sq = v[2]
 			}
-			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
-			rule.update(v, s, size/divisor(sq), g, gs*rule.between.blur(divisor, sq))
+			divisor, blur := rule.divisor(sq, 1, a.Eps)
+			rule.update(v, s, size/divisor, g, gs*blur)
 		}
 	}
 	return f, nil
@@ -762,9 +767,9 @@ func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 			if v[2] = squares.of(v[2], rule.power.of(g, g)); !rule.old[1] {
 				sq = v[2]
 			}
-			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
-			ratio := rule.upper.of(v[3], 1, a.Eps) / divisor(sq)
-			gs *= rule.between.blur(divisor, sq)
+			divisor, blur := rule.divisor(sq, 1, a.Eps)
+			ratio := rule.upper.of(v[3], 1, a.Eps) / divisor
+			gs *= blur
 			if rule.inverted {
 				ratio = 1 / ratio
 			}
@@ -855,9 +860,8 @@ func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 					sq -= m * m
 				}
 			}
-			divisor := func(sq float64) float64 { return rule.root.of(sq, 1, a.Eps) }
-			root := divisor(sq)
-			by, size := g/root, cancelled*gs/root*rule.between.blur(divisor, sq)
+			root, blur := rule.divisor(sq, 1, a.Eps)
+			by, size := g/root, cancelled*gs/root*blur
 			if w := rule.averages[0]; a.Momentum > 0 && !rule.raw {
 				by, size = kept(v, s, buffer, w.keep, w.take*by, w.take*size)
 			}

@@ -66,6 +66,12 @@ func (b between) of(size float64) float64 {
 	return max(size, b.least) * ofUpdate / ofSelf
 }
 
+// divisor is that of an update by an average, with how many times as many roundings it has because of that: see blur.
+func (r *rule) divisor(sq, corrected, eps float64) (by, blur float64) {
+	of := func(sq float64) float64 { return r.root.of(sq, corrected, eps) }
+	return of(sq), r.between.blur(of, sq)
+}
+
 // blur is how many times as many roundings there are of an update because its divisor is made of an average that may
 // be next to nothing in few bits.
 func (b between) blur(divisor func(sq float64) float64, sq float64) float64 {

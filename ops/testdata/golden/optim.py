@@ -49,6 +49,14 @@ def calls():
     radam = dict(lr=0.05, beta1=0.8, beta2=0.9, weight_decay=0.1, eps=1e-3)
     for more in *forms, dict(maximize=True, decoupled_weight_decay=True):
         yield "radam", [*lists(), [torch.tensor(7.), torch.tensor(1.)]], dict(radam, **more)
+    nadam = dict(lr=0.05, beta1=0.8, beta2=0.9, weight_decay=0.1, momentum_decay=0.004, eps=1e-3)
+    for more in *forms, dict(maximize=True, decoupled_weight_decay=True):
+        products = [torch.tensor(0.0625, dtype=d), torch.tensor(1., dtype=d)]
+        yield "nadam", [*lists(), products, [t.double() for t in steps()]], dict(nadam, **more)
+    asgd = dict(lambd=0.01, lr=0.05, t0=2.0, alpha=0.75, weight_decay=0.1)
+    for more in *forms, dict(maximize=True):
+        mus, etas = [torch.tensor(0.5), torch.tensor(1.)], [torch.tensor(0.0625), torch.tensor(0.05)]
+        yield "asgd", [*lists()[:3], mus, etas, steps()], dict(asgd, **more)
 
 
 if __name__ == "__main__":
