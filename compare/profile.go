@@ -15,8 +15,7 @@ type Profile struct {
 	Equal    int // elements that are the reference rounded to the dtype
 	Infinite int // elements that are finite on one side only, or infinite with different signs
 	// Octaves counts the other elements by their distance from the rounded reference in units in the last place of
-	// Result.Grid: less
-	// than 1, less than 2, less than 4, ...
+	// Result.Grid: less than 1, less than 2, less than 4, ...
 	Octaves []int
 	// OtherSign counts, of each of Octaves, the elements that have another sign than the reference. Their distance says
 	// little: it goes through all numbers near zero.

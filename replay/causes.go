@@ -24,13 +24,8 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 		_ = Guard(func() error { found = c.drawnCauses(o); return nil }) // what cannot be read has no cause
 		return found
 	}
-	var fails []Result
-	for _, r := range o.Results {
-		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
-			fails = append(fails, r)
-		}
-	}
-	if len(fails) == 0 || c.bound == nil || c.bound.Random() != "" {
+	fails := c.comparedFails(o)
+	if len(fails) == 0 || c.bound.Random() != "" {
 		return nil
 	}
 	if c.opt.Device != nil {
@@ -82,12 +77,22 @@ func (c *Call) asRead() *Call {
 	return c.kept
 }
 
-// Seeks reports whether Causes has something to look for: it knows mistakes only of operators, and compares with the
-// values that are wrong. A collective is none, nor is what the registry does not have.
+// comparedFails are the values of an operator that are wrong and have a reference. A collective has none, nor has what
+// the registry does not know.
+func (c *Call) comparedFails(o *Outcome) (fails []Result) {
+	for _, r := range o.Results {
+		if c.bound != nil && r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
+			fails = append(fails, r)
+		}
+	}
+	return fails
+}
+
+// Seeks reports whether Causes has something to look for.
 func (c *Call) Seeks(o *Outcome) bool {
-	return c.bound != nil && slices.ContainsFunc(o.Results, func(r Result) bool {
-		return r.Verdict == verdict.Fail && r.Layout == "" && (r.Compared != nil || c.bound.Random() != "")
-	})
+	random := c.bound != nil && c.bound.Random() != "" &&
+		slices.ContainsFunc(o.Results, func(r Result) bool { return r.Verdict == verdict.Fail && r.Layout == "" })
+	return random || len(c.comparedFails(o)) > 0
 }
 
 // requiring is the call with arguments that require a gradient where one was recorded: see gradientsOf. What follows

@@ -67,8 +67,7 @@ torch.mul output[0]
 }
 
 // TestKnownOfTwo: of two recordings, a failure that is still wrong is known, by how wrong it is in the new one. One
-// that
-// is repaired no longer fails, but of one that passes that is only known if it was judged by itself.
+// that is repaired no longer fails, but of one that passes that is only known if it was judged by itself.
 func TestKnownOfTwo(t *testing.T) {
 	list := func() *KnownList {
 		k, err := ParseKnown("k.txt", []byte("torch.mm output[0] max_abs_diff=2"), time.Now())

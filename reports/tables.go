@@ -167,9 +167,8 @@ const (
 )
 
 // causeOf finds the first cause of a result. A result without one that is wrong in the same words as one of another
-// call of the operator has that of the other call, with its name, and otherwise the pattern of its own errors. What is
-// wrong and has neither says whether a cause was
-// sought.
+// call of the operator has that of the other call, with its name, and otherwise the pattern of its own errors. What
+// is wrong and has neither says whether a cause was sought.
 func (rec *Recording) causeOf() func(r *Result) *Cause {
 	type call struct{ capture, op string }
 	type lead struct {

@@ -359,10 +359,9 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 	return sum + each*float64(explained)
 }
 
-// inCommon is how many elements count as one, because what a mistake leaves of their errors is one number: a row whose
-// statistic is wrong is one observation. It is 1 where a mistake leaves roundings of single elements. Errors of
-// elements
-// that a mistake does not change say nothing of it.
+// inCommon is how many elements count as one, because what a mistake leaves of their errors is one number: a row
+// whose statistic is wrong is one observation. It is 1 where a mistake leaves roundings of single elements. Errors
+// of elements that a mistake does not change say nothing of it.
 func inCommon(dt tensor.DType, x, z []float64, changed []bool, shape []int) float64 {
 	left, squares, far, all := make([]float64, len(x)), 0.0, 0, 0
 	for i := range x {

@@ -363,9 +363,9 @@ func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
 // mostJoined is in how many sections a dimension is cut.
 const mostJoined = 64
 
-// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it; nil
-// if
-// they have not the shape of the whole one. What is counted up to the largest element of a section has zeros behind it.
+// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it;
+// nil if they have not the shape of the whole one. What is counted up to the largest element of a section has zeros
+// behind it.
 func (c *Search) reducedSections(of opdef.Arg, d, size int, target string, shape []int) (parts [][]float64) {
 	n, dims := of.Tensor.Shape[d], of.Tensor.Dim()
 	if c.Guard(func() error { // a call that cannot be cut has no sections

@@ -70,8 +70,7 @@ func TestPlain(t *testing.T) {
 }
 
 // TestNotFinite: elements that are all the same where NaN is due, or an operand is NaN, are not called unwritten.
-// Where all
-// elements that are due are negative, the search for a maximum may have begun at zero.
+// Where all elements that are due are negative, the search for a maximum may have begun at zero.
 func TestNotFinite(t *testing.T) {
 	numbers := elements(rows(35, 10, 40))
 	for i := 0; i < len(numbers); i += 7 {

@@ -233,8 +233,7 @@ func TestValue(t *testing.T) {
 }
 
 // TestWorstOfValue: distances are in units of the dtype that a value is precise to, and the worst element is that of
-// the
-// screen, not one near zero that is many units off within its bound. What is within its bound is not in the map.
+// the screen, not one near zero that is many units off within its bound. What is within its bound is not in the map.
 func TestWorstOfValue(t *testing.T) {
 	want := []float64{1e-30, 1, 1, 1}
 	got := []float64{-1e-30, 1.015625, 1, 1.0078125}

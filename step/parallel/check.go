@@ -388,14 +388,20 @@ func (c *checker) receivers(p *step.Process) (out []int) {
 	return out
 }
 
+// byRank are the processes by their ranks.
+func (c *checker) byRank() map[int]*step.Process {
+	out := map[int]*step.Process{}
+	for _, p := range c.trace.Processes {
+		out[p.Rank] = p
+	}
+	return out
+}
+
 // depths says how many stages of a pipeline lie before each rank: ranks that pass values on and compute no loss, though
 // others do, or mostly have other elements in their parameters of one name. In a ring of replicas neither would be so.
 // Stages can begin with copies of one layer.
 func (c *checker) depths(next map[int][]int, names map[*step.Process]map[string]uint64) map[int]int {
-	byRank := map[int]*step.Process{}
-	for _, p := range c.trace.Processes {
-		byRank[p.Rank] = p
-	}
+	byRank := c.byRank()
 	before := map[int][]int{}
 	losses := slices.ContainsFunc(c.trace.Processes, func(p *step.Process) bool { return len(p.Steps) > 0 })
 	for _, r := range slices.Sorted(maps.Keys(next)) {

@@ -48,10 +48,7 @@ func (p *part) labelsOf(rank int) (labels []*array, calls []*step.Call) {
 // tokensFor are n lots of tokens that the first stage of a pipeline looks up in one table for a rank of another stage,
 // in order; nil if it does not.
 func (c *checker) tokensFor(rank int, parts []*part, n int) []*array {
-	byRank := map[int]*step.Process{}
-	for _, p := range c.trace.Processes {
-		byRank[p.Rank] = p
-	}
+	byRank := c.byRank()
 	first := rank
 	for range byRank { // as many stages there can be
 		from := slices.DeleteFunc(c.receivers(byRank[first]), func(r int) bool { return r >= 0 || byRank[-1-r] == nil })
