@@ -13,8 +13,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A drawnMistake is what a kernel makes of an element that a dropout keeps or drops at random: a number times it, or
-// that and 0.
+// A drawnMistake is a mistake of a kernel that keeps or drops elements at random: it multiplies each kept element by a
+// wrong factor, and sets the others to 0 or keeps them, too.
 type drawnMistake struct {
 	text string
 	k    float64
@@ -22,7 +22,7 @@ type drawnMistake struct {
 	drops, anew bool
 }
 
-// drawnCauses are the causes of a dropout, of whose results and gradients nothing but the mask is random.
+// drawnCauses are the causes of a wrong dropout. Only the mask of a dropout is random.
 func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 	p, ok := c.probability()
 	if !ok {
@@ -84,7 +84,7 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 	return found
 }
 
-// probability is that of a dropout, which one argument says.
+// probability is the probability of a dropout, from its argument.
 func (c *Call) probability() (p float64, ok bool) {
 	for _, a := range c.bound.Arguments() {
 		if p, ok = a.Python().(float64); ok && (a.Name == "p" || a.Name == "dropout_p") && p > 0 && p < 1 {
@@ -94,8 +94,8 @@ func (c *Call) probability() (p float64, ok bool) {
 	return 0, false
 }
 
-// drawn is the text of the mistake by which elements are made of those of another tensor, "" if none explains them by
-// the rule of evidence. due is nil if it is not known.
+// drawn is the text of the mistake that makes elements from those of another tensor. It is empty if no mistake explains
+// them by the rule of evidence. due is nil if it is not known.
 func (c *Call) drawn(got, due, of *tensor.Tensor, all []drawnMistake) (text string) {
 	if !got.DType.IsFloat() || !of.DType.IsFloat() || !slices.Equal(got.Shape, of.Shape) || got.Numel() > mostComputed {
 		return ""
@@ -139,9 +139,8 @@ func (c *Call) drawn(got, due, of *tensor.Tensor, all []drawnMistake) (text stri
 	return text
 }
 
-// otherMask says which mask a gradient has that is not the one of the result: that of other elements, one drawn anew,
-// or one of the two is not applied to the last elements. It is empty if it is none of these. up is the incoming
-// gradient.
+// otherMask says how the mask of a gradient differs from that of the result: it belongs to other elements, it was drawn
+// anew, or one of the two misses the last elements. It is empty if it finds none of these. up is the incoming gradient.
 func (c *Call) otherMask(got, due, up *tensor.Tensor) (text string) {
 	n := got.Numel()
 	if !got.DType.IsFloat() || !due.DType.IsFloat() || !up.DType.IsFloat() || n > mostComputed ||
@@ -193,10 +192,11 @@ func (c *Call) otherMask(got, due, up *tensor.Tensor) (text string) {
 	return text
 }
 
-// fewestDrawn is how many elements tell a mask that is drawn anew from one that is partly another.
+// fewestDrawn is the number of elements from which a mask counts as drawn anew.
 const fewestDrawn = 128
 
-// shiftOf is by how many elements the zeros of x are those of y further on, 0 if they are not, or are too few to tell.
+// shiftOf is the number of elements by which the zeros of x lie behind those of y. It is 0 if they do not match, or are
+// too few to tell.
 func shiftOf(x, y []float64) int {
 	n := len(x)
 	ofX, ofY, both := zerosBefore(x), zerosBefore(y), sharedZeros(x, y)
@@ -213,7 +213,7 @@ func shiftOf(x, y []float64) int {
 	return 0
 }
 
-// zerosBefore is how many zeros lie before each element, and in all.
+// zerosBefore counts the zeros before each element. Its last number counts all.
 func zerosBefore(x []float64) []int {
 	out := make([]int, len(x)+1)
 	for i, v := range x {
@@ -222,8 +222,8 @@ func zerosBefore(x []float64) []int {
 	return out
 }
 
-// sharedZeros counts the zeros of x that are zeros of y so many elements before, of all shifts at once: the
-// cross-correlation of both, by fast Fourier transforms.
+// sharedZeros counts, for each shift, the zeros of x that meet a zero of y. This is the cross-correlation of both, by
+// fast Fourier transforms.
 func sharedZeros(x, y []float64) func(by int) int {
 	size := 1
 	for size < 2*len(x) { // no zero meets one from the other end

@@ -10,7 +10,7 @@ import (
 	"github.com/optool/optool/reports"
 )
 
-// A changedRun is a run in the light of an earlier one, for the reports of compare --results.
+// A changedRun is a run compared with an earlier one, for the reports of compare --results.
 type changedRun struct {
 	old         string // the name of the earlier one
 	failOn      *failing
@@ -19,7 +19,7 @@ type changedRun struct {
 	changes     []reports.ResultChange
 	count       reports.ChangeCount
 	repaired    int            // calls that failed in the last run between and pass now
-	history     bool           // more than two runs tell since when values fail
+	history     bool           // more than two runs show since when values fail
 	unseen      string         // why the new run did not look at all calls; "" if it did
 	others      []string       // what only one run looked at
 	sides       []reports.Fact // which run is the new one
@@ -31,8 +31,8 @@ type changedRun struct {
 	of          map[*reports.Result]*reports.ResultChange
 }
 
-// judge is the result of the new run as a report shows it. What the old run found too is still wrong. What got worse
-// fails, also where it is only not judged any more.
+// judge is the result of the new run as a report shows it. A failure that the old run had, too, is still wrong. A value
+// that got worse fails. So does one that is not judged any more.
 func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	change := c.of[r]
 	farWorse := change != nil && change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse)
@@ -64,7 +64,8 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	return &is
 }
 
-// results are those of the new run, failures for what is gone if that fails the run, and what was not looked at.
+// results are the results of the new run. Values that are gone are failures if they fail the run. The last ones tell
+// what the run did not look at.
 func (c *changedRun) results() (all []*reports.Result) {
 	c.of = map[*reports.Result]*reports.ResultChange{}
 	for i := range c.changes {

@@ -12,13 +12,13 @@ import (
 
 const (
 	mostWritten = 72    // the longest formula
-	mostChanged = 80    // of two formulas, with what is around a step
-	unwritten   = "..." // what takes too long to say
+	mostChanged = 80    // the length of two formulas, with the formula around a step
+	unwritten   = "..." // in place of a formula that is too long
 	place       = "\x00"
-	depthsOf    = 6 // of a formula
+	depthsOf    = 6 // the depth of a formula
 )
 
-// functionsWritten are the steps of one operand whose names are not what is written.
+// functionsWritten are the steps of one operand that a formula does not write by their names.
 var functionsWritten = map[string]string{
 	"square": "%s^2", "cube": "%s^3", "square root": "sqrt(%s)", "magnitude": "abs(%s)", "negation": "-%s",
 	"reciprocal": "1 / %s", "exponential": "exp(%s)", "logarithm": "log(%s)", "reciprocal square root": "%s^-0.5",
@@ -36,7 +36,7 @@ var slopesWritten = map[string]string{
 	"error function": "erf'(%s)",
 }
 
-// stepWritten is a step of an operand that is written.
+// stepWritten is the formula of a step of one operand, whose formula is given.
 func stepWritten(step, x string) string {
 	for _, s := range []struct{ prefix, format string }{
 		{factorStep, "%s * %s"}, {quotientStep, "%s / %s"}, {additionStep, "%s + %s"}, {powerStep, "%s^%s"},
@@ -93,7 +93,7 @@ func inBrackets(x string) string {
 	return x
 }
 
-// joinedWritten is a step of two operands that are written.
+// joinedWritten is the formula of a step of two operands, whose formulas are given.
 func joinedWritten(step, x, y string) string {
 	switch step {
 	case "product":
@@ -129,7 +129,7 @@ func factorOrTerm(x string) string {
 	return factorWritten(x)
 }
 
-// written is the formula of a value, with place for the value at.
+// written is the formula of a value. A format verb takes the place of the value at.
 func (g *Graph) written(v, at *Value, depth int) string {
 	for {
 		if v == at {
@@ -186,7 +186,7 @@ func (g *Graph) written(v, at *Value, depth int) string {
 	return text
 }
 
-// slopeOfTwo is the gradient of one of two operands: of holds the incoming one, the result and both.
+// slopeOfTwo is the gradient of one of two operands. of holds the incoming gradient, the result and both operands.
 func (g *Graph) slopeOfTwo(step string, operand int, of []*Value, at *Value, depth int) string {
 	up := g.written(of[0], at, depth-1)
 	x, y := g.written(of[2], at, depth-1), g.written(of[3], at, depth-1)
@@ -207,7 +207,7 @@ func (g *Graph) slopeOfTwo(step string, operand int, of []*Value, at *Value, dep
 	return unwritten
 }
 
-// Called is v with the name of what it is of its operands, for formulas, if it has none.
+// Called gives v a name for formulas if it has none: its step with its operands.
 func (v *Value) Called(name string) *Value {
 	if v.what == "" {
 		v.what = name
@@ -234,7 +234,7 @@ func (g *Graph) leafText(v *Value) string {
 	return ""
 }
 
-// around is the largest formula that has the value at in it and is not too long, with place for that.
+// around is the largest formula that contains the value at and is not too long. A format verb takes the place of at.
 func (g *Graph) around(at *Value) string {
 	best, size := place, len(g.written(at, nil, depthsOf))
 	for up, steps := at, 0; steps < 2*depthsOf; steps++ {
@@ -275,7 +275,7 @@ func (g *Graph) userOf(v *Value) (user *Value) {
 	return user
 }
 
-// change says what is computed in place of a formula, with text in the place of at; empty if that says nothing.
+// change says that text is computed in place of the formula of at. It is empty if that would say nothing.
 func (g *Graph) change(at *Value, instead string) string {
 	if at == nil || instead == "" {
 		return ""
@@ -325,11 +325,10 @@ func (g *Graph) change(at *Value, instead string) string {
 	return a + ", not " + b
 }
 
-// mostNames is of how many arguments it is said that a value is made of them.
+// mostNames is the largest number of arguments that madeOf names.
 const mostNames = 3
 
-// madeOf are the names of what a value is made of, without those that a formula of it has in it; nil if there are none
-// or too many.
+// madeOf names the arguments that a value depends on, without those in its formula; nil if there are none or too many.
 func (g *Graph) madeOf(v *Value, formula string) (names []string) {
 	seen := map[*Value]bool{}
 	var visit func(v *Value)

@@ -34,20 +34,20 @@ type radamArgs struct {
 	WeightDecay, Eps           float64
 }
 
-// A rectification is what RAdam does for the few gradients of early averages of squares.
+// A rectification is RAdam's treatment of early steps, whose average of squares has seen few gradients.
 type rectification int
 
 const (
 	rectifyNone     rectification = iota // as Adam
 	rectifyLate                          // the update is scaled, or has no divisor in the first steps
-	rectifyTooEarly                      // it is scaled one step sooner than it is due, from 4 on
+	rectifyTooEarly                      // it is scaled one step too early, from step 4 on
 	rectifyOnly                          // it is scaled, and the first steps are as Adam's
 	rectifyInverse                       // it is divided by the scale
 	rectifySquare                        // it is multiplied by the square of the scale: the root is not taken
 )
 
-// of is the factor of the update in a step, whether there is a divisor, and how much larger than its own the rounding
-// error of the factor is: the length that it is made of cancels in early steps.
+// of is the factor of the update in a step, and whether the update has a divisor. The factor comes from a length that
+// cancels in early steps: the last result is how many times larger that makes its rounding error.
 func (r rectification) of(beta2, steps float64) (factor float64, divided bool, lost float64) {
 	if r == rectifyNone {
 		return 1, true, 0

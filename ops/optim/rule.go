@@ -6,59 +6,59 @@ import (
 	"github.com/optool/optool/ops/opdef"
 )
 
-// A rule is the numbers and the forms of a step of an optimizer. Kernels with a mistake have others.
+// A rule holds the numbers and the formulas of an optimizer's step. A wrong kernel has another rule.
 type rule struct {
 	size      float64    // lr
 	averages  [2]weights // of the gradient and of its square
-	coupled   float64    // times self is added to the gradient: weight decay
-	own       float64    // times the gradient is added to it
-	shrink    float64    // times self is taken away from it: decoupled weight decay
+	coupled   float64    // the factor of self in the gradient: coupled weight decay
+	own       float64    // the factor of the gradient that is added to itself
+	shrink    float64    // the share of self that is subtracted: decoupled weight decay
 	after     bool       // self shrinks after the step
 	root      root
 	power     power
-	late      float64    // is added to the number of the step
+	late      float64    // added to the number of the step
 	lateIn    [2]float64 // the same, for the correction of one average
 	plain     [2]bool    // the averages are not corrected for having begun as 0
-	old       [2]bool    // the update is made of the averages before the step
-	raw       bool       // the update is made of the gradient
-	again     bool       // the update is made of the average to which the gradient is added once more, as by Nesterov
-	first     bool       // the first step of a buffer is as all others
-	limit     bool       // amsgrad's largest average is not looked at
-	early     bool       // amsgrad's largest average is that before the step
+	old       [2]bool    // the update uses the averages from before the step
+	raw       bool       // the update uses the gradient, not its average
+	again     bool       // the gradient is added to its average once more, as Nesterov does
+	first     bool       // the first step of a buffer is like all others
+	limit     bool       // amsgrad's largest average is ignored
+	early     bool       // amsgrad's largest average is the one from before the step
 	inverse   bool       // the gradient is multiplied by the scale of the loss
-	whole     bool       // the square of the mean is not taken away from that of the squares
-	turned    [2]bool    // the average is corrected as the other one is due to be
+	whole     bool       // the square of the mean is not subtracted from the mean of the squares
+	turned    [2]bool    // the average has the correction of the other one
 	alone     bool       // with nesterov the gradient is not added to the buffer
-	ahead     float64    // times the buffer is added to the gradient with nesterov
-	mean      weights    // of the average of the gradient, where another one is that of the updates
-	oldMean   bool       // that average is taken from before the step
+	ahead     float64    // the factor of the buffer that nesterov adds to the gradient
+	mean      weights    // of the average of the gradient, if the optimizer also averages its updates
+	oldMean   bool       // mean's average is the one from before the step
 	upper     root       // of the average of the squares of updates
-	inverted  bool       // the quotient of both roots is upside down
+	inverted  bool       // the quotient of the two roots is inverted
 	delta     delta
 	norm      norm
 	turn      turn
 	rectified rectification
-	still     bool // the number of the step is not counted up
+	still     bool // the number of the step does not grow
 
 	between  between
 	cache    cache
 	averaged mean
 }
 
-// between is what the calls that a step is made of do to the values between them: nothing, or they round to 16 bits.
+// between says how the calls of a step round the values that they pass on: not at all, or to 16 bits.
 type between struct {
 	unit, least float64 // half a unit in the last place of 1, and the smallest normal number
 }
 
-// How many roundings to 16 bits the calls of a step may do of what becomes a parameter, of its update, and of a state.
-// Numbers count that are rounded before they are multiplied.
+// The largest number of roundings to 16 bits that the calls of a step make of a parameter, its update, and a state.
+// Factors that are rounded count, too.
 const (
 	ofSelf   = 2
 	ofUpdate = 12
 	ofStates = 5
 )
 
-// of is the magnitude of an update, as large as all its roundings are in units of those of the parameter.
+// of is the magnitude of an update, scaled so that one rounding of the parameter covers all roundings of the update.
 func (b between) of(size float64) float64 {
 	if b.unit == 0 {
 		return size
@@ -66,14 +66,14 @@ func (b between) of(size float64) float64 {
 	return max(size, b.least) * ofUpdate / ofSelf
 }
 
-// divisor is that of an update by an average, with how many times as many roundings it has because of that: see blur.
+// divisor is the divisor of an update, and the factor by which it multiplies the rounding error: see blur.
 func (r *rule) divisor(sq, corrected, eps float64) (by, blur float64) {
 	of := func(sq float64) float64 { return r.root.of(sq, corrected, eps) }
 	return of(sq), r.between.blur(of, sq)
 }
 
-// blur is how many times as many roundings there are of an update because its divisor is made of an average that may
-// be next to nothing in few bits.
+// blur is the factor by which the divisor multiplies the rounding error of an update: in 16 bits, an average of
+// squares can be nearly zero.
 func (b between) blur(divisor func(sq float64) float64, sq float64) float64 {
 	off := ofStates * b.unit * b.least
 	if off == 0 {
@@ -83,7 +83,7 @@ func (b between) blur(divisor func(sq float64) float64, sq float64) float64 {
 	return 1 + (high-low)/low/(ofUpdate*b.unit)
 }
 
-// weights are those of what is kept of an average, and of what is new in it.
+// weights are the factors of the old average and of the new value.
 type weights struct{ keep, take float64 }
 
 func (w weights) of(old, x float64) float64 { return w.keep*old + w.take*x }
@@ -92,7 +92,7 @@ func (w weights) size(old, x float64) float64 {
 	return math.Abs(w.keep)*math.Abs(old) + math.Abs(w.take)*x
 }
 
-// A root is how the divisor of a step is made of an average of squares, of the root of its correction, and of eps.
+// A root is a formula for the divisor of a step, from the average of squares v, the root of its correction, and eps.
 type root int
 
 const (
@@ -126,7 +126,7 @@ func (r root) of(v, correction, eps float64) float64 {
 	return math.Sqrt(v)/correction + eps
 }
 
-// A power is what an average of squares is made of, of the gradient and of its average.
+// A power is the formula for the new term of an average of squares, from the gradient and its average.
 type power int
 
 const (
@@ -148,7 +148,7 @@ func (p power) of(g, m float64) float64 {
 	return g * g
 }
 
-// A delta is what Adadelta's average of squares of updates is made of.
+// A delta is the formula for the new term of Adadelta's average of squared updates.
 type delta int
 
 const (
@@ -170,7 +170,7 @@ func (d delta) of(x, g, rate float64) float64 {
 	return x * x
 }
 
-// part is so many times x. A kernel leaves out what it takes 0 times, also where x is infinite.
+// part is times * x. A kernel skips a term whose factor is 0, even if x is infinite.
 func part(times, x float64) float64 {
 	if times == 0 {
 		return 0
@@ -178,8 +178,8 @@ func part(times, x float64) float64 {
 	return times * x
 }
 
-// decayed is the gradient, with its magnitude, after weight decay, which may shrink v[0], too. It sets the scales of
-// both.
+// decayed is the gradient after weight decay, with its magnitude. Decoupled weight decay shrinks v[0]. decayed sets the
+// scales of both.
 func (r *rule) decayed(v, s []float64, g float64) (decayed, size float64) {
 	s[0], s[1] = math.Abs(v[0]), math.Abs(v[1])
 	size = math.Abs(g)*math.Abs(1+r.own) + part(math.Abs(r.coupled), s[0])
@@ -190,7 +190,7 @@ func (r *rule) decayed(v, s []float64, g float64) (decayed, size float64) {
 	return g, size
 }
 
-// update takes so many times x, of that magnitude, away from v[0].
+// update subtracts times * x from v[0]. size is the magnitude of x.
 func (r *rule) update(v, s []float64, times, x, size float64) {
 	if v[0] -= times * x; r.after {
 		v[0] -= part(r.shrink, v[0])
@@ -198,13 +198,13 @@ func (r *rule) update(v, s []float64, times, x, size float64) {
 	s[0] += math.Abs(times) * r.between.of(size)
 }
 
-// A slip is what a kernel gets wrong of a rule.
+// A slip is a mistake that turns a sound rule into the rule of a wrong kernel.
 type slip struct {
 	text string
 	with func(r *rule)
 }
 
-// mistakable is a step by a sound rule, with the mistakes that it may have.
+// mistakable is a step by a sound rule, with the mistakes to try.
 func mistakable(step func(rule) (*fusedStep, error), sound rule, slips []slip) (*fusedStep, error) {
 	f, err := step(sound)
 	if err != nil {
@@ -220,7 +220,7 @@ func mistakable(step func(rule) (*fusedStep, error), sound rule, slips []slip) (
 	return f, nil
 }
 
-// What any optimizer may get wrong.
+// Mistakes of any optimizer.
 var (
 	countSlips = []slip{
 		{"state_steps is one less", func(r *rule) { r.late = -1 }},
@@ -239,7 +239,7 @@ var (
 	}
 )
 
-// averageSlips are what may be wrong with the weights of an average, if the other one has those.
+// averageSlips are the mistakes in the weights of an average, given the weights of the other average.
 func averageSlips(k int, name string, other weights) []slip {
 	all := []slip{
 		{name + " is taken from before the step", func(r *rule) { r.old[k] = true }},
@@ -262,7 +262,7 @@ func averageSlips(k int, name string, other weights) []slip {
 	return all
 }
 
-// decaySlips are what may be wrong with weight decay, which is decoupled if nothing is added to the gradient.
+// decaySlips are the mistakes of weight decay. It is decoupled if nothing is added to the gradient.
 func decaySlips(sound rule, decay, byRate float64) []slip {
 	all := []slip{
 		{"weight_decay has the wrong sign", func(r *rule) { r.coupled, r.shrink = -r.coupled, -r.shrink }},
