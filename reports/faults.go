@@ -23,7 +23,7 @@ type Fault struct {
 	// In are the folders of its failing calls, and On the devices that recorded them where the run has several; "" if
 	// there are none.
 	In, On string
-	// OfTwo says that some of its calls are repaired in the first of two recordings, or wrong in both.
+	// OfTwo says that it is of two recordings.
 	OfTwo bool
 	// Repaired says that it has no failures but those that only the second of two recordings has.
 	Repaired bool
@@ -35,7 +35,7 @@ func FaultsTitle(faults []Fault) string {
 	case !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Repaired }):
 		return "What is repaired"
 	case slices.ContainsFunc(faults, func(f Fault) bool { return f.OfTwo }):
-		return "What is wrong in one recording, or in both"
+		return "What differs between the recordings, or is wrong in both"
 	}
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Known }) {
 		return "Known failures"
@@ -124,7 +124,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
 			On: namesText(rec.on[o.Op]), Cause: cmp.Or(rec.causesOf(o.Op), w.patternText(), rec.missing(o.Op)),
-			Known: !o.differs() && !still && !repaired, OfTwo: repaired || still,
+			Known: !o.differs() && !still && !repaired, OfTwo: repaired || rec.Summary.Same != nil,
 			Repaired: repaired && (!o.differs() || reads) && !still && o.Counts[verdict.Known] == 0,
 			Worst:    strings.TrimSpace(OneLine(worst))})
 	}

@@ -40,7 +40,7 @@ func TestRepaired(t *testing.T) {
 	for _, want := range []string{
 		"faults: none new, 1 call still wrong (torch.div), 1 call repaired (torch.mm)",
 		"1 of 3 calls fail, 1 of them still wrong, 1 repaired, 1 pass.",
-		"#### What is wrong in one recording, or in both",
+		"#### What differs between the recordings, or is wrong in both",
 		"| torch.mm | 1 repaired of 1 |", "| torch.div | 1 still wrong of 1 |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, text.String())

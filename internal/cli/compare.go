@@ -289,31 +289,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			strings.Join(r.o.command("replay", quotePath(r.paths[0])), " ")
 	}
 	if held.two {
-		if text := faulty.String(); text != "" {
-			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "faults", Text: text})
-			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(fmt.Sprintf("Faults of %s, compared with those of %s: %s.",
-				r.paths[0], r.paths[1], text), 2))
-		}
-		r.out.Facts = append(r.out.Facts, sides...)
-		if text := r.out.Same.String(); text != "" {
-			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "not judged", Text: text})
-			fmt.Fprintf(r.json.text(), "%s.\n\n", r.a.style().Wrap("Not judged: "+text, 2))
-		}
-		if text := steps.String([2]string(r.paths)); text != "" {
-			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "steps", Text: strings.TrimPrefix(text, "note: ")})
-			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
-		}
-		if text := held.says(r.paths, parted.First()); text != "" {
-			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
-		}
-		r.out.Precision = held.precision.Record()
-		if r.out.Precision != nil {
-			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(held.precision.String()), 2))
-			if text := rounding.SaysAlone(); text != "" {
-				r.out.Facts = append(r.out.Facts, reports.Fact{Name: "judged by themselves", Text: text})
-				fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(text), 2))
-			}
-		}
+		r.tellTwo(&held, &parted, faulty, steps, sides)
 		if err := r.a.parted(r.json, r.out.Summary, &parted); err != nil {
 			return failed(err)
 		}
@@ -328,6 +304,63 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		}
 	}
 	return r.finish()
+}
+
+// tellTwo prints what two recordings have in common and what became of their faults. Reports begin with the same facts,
+// the result first.
+func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty reports.Faulty, steps pairs.Steps,
+	sides []reports.Fact) {
+	out := r.json.text()
+	say := func(text string) { fmt.Fprintf(out, "%s\n\n", r.a.style().Wrap(reports.OneLine(text), 2)) }
+	fact := func(name, text string) { r.out.Facts = append(r.out.Facts, reports.Fact{Name: name, Text: text}) }
+	if text := faulty.String(); text != "" {
+		fact("faults", text)
+		say(fmt.Sprintf("Faults of %s, compared with those of %s: %s.", r.paths[0], r.paths[1], text))
+		if faulty[reports.WrongInBoth] != nil && !r.a.quiet {
+			fmt.Fprintf(out, "The calls that are still wrong are shown by\n  %s\n\n",
+				strings.Join(r.o.command("replay", quotePath(r.paths[0])), " "))
+		}
+	}
+	alone := parted.Alone()
+	if both := r.tally.captures - alone[0] - alone[1]; alone[0]+alone[1] > both {
+		text := fmt.Sprintf("%s in %s only, %d in %s only, %d in both", reports.Count(alone[0], "call"), r.paths[0],
+			alone[1], r.paths[1], both)
+		fact("the programs differ", text)
+		say("The programs differ: " + text + ".")
+	}
+	if text := held.says(r.paths, parted.First()); text != "" {
+		fact("result", text)
+		say(text)
+	} else if !held.differs && r.tally.refused == 0 && r.out.Same.Calls > 0 {
+		const text = "No value differs between the recordings."
+		fact("result", text)
+		say(text)
+	}
+	r.out.Precision = held.precision.Record()
+	if r.out.Precision != nil {
+		fact("precision", held.precision.String())
+		say(held.precision.String())
+		if text := held.rounding.SaysAlone(); text != "" {
+			fact("judged by themselves", text)
+			say(text)
+		}
+	}
+	switch first := parted.Findings(); {
+	case len(r.out.Facts) > 0:
+	case parted.First() != nil:
+		fact("the recordings part at "+reports.Name(first[0].Op), first[0].Target+": "+first[0].Reason)
+	default:
+		fact("compared", r.paths[0]+" with "+r.paths[1])
+	}
+	r.out.Facts = append(r.out.Facts, sides...)
+	if text := r.out.Same.String(); text != "" {
+		fact("not judged", text)
+		say("Not judged: " + text + ".")
+	}
+	if text := steps.String([2]string(r.paths)); text != "" {
+		fact("steps", strings.TrimPrefix(text, "note: "))
+		say(text)
+	}
 }
 
 // sides prints which of two recordings is the new one.

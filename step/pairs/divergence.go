@@ -102,6 +102,11 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result
 	return c.plain == nil && c.result == nil && c.gradient == nil && max(c.in, c.back) > 0
 }
 
+// unlike reports whether a value of the pair has another shape on the other side.
+func (c *compared) unlike() bool {
+	return slices.ContainsFunc(c.results, func(r *reports.Result) bool { return c.apart[r] != nil && c.apart[r].Unlike })
+}
+
 // newCompared is a pair, the nth of its process, before its values were looked at.
 func newCompared(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference, nth int) *compared {
 	c := &compared{pair: p, results: rs, apart: apart, at: p.A.Position(), given: len(rs),
@@ -248,6 +253,18 @@ func (d *Divergence) find() []reports.FindingRecord {
 		out = append(out, f)
 	}
 	return out
+}
+
+// Alone counts the calls that only the new recording has, and those that only the old one has.
+func (d *Divergence) Alone() (n [2]int) {
+	for _, p := range d.unpaired {
+		if p.inserted {
+			n[1]++
+		} else {
+			n[0]++
+		}
+	}
+	return n
 }
 
 // First is where the recordings part first; nil if they do not.
@@ -434,11 +451,14 @@ func (w *walk) run() {
 // became says of a wrong call what became of the fault between the recordings, if somebody can tell, and why it is
 // named: for a reason or, if it reads others, because it is wrong although what it reads differs already.
 func became(r *reports.Result, reason string, others bool) string {
+	const other = "its inputs differ because of what differs before, and "
 	switch {
 	case others && r.WrongIn == reports.WrongInSecond:
-		reason = "its inputs differ because of what differs before, and it was wrong: "
+		reason = other + "it was wrong: "
+	case others && r.WrongIn == "":
+		reason = other + "so does the result: "
 	case others:
-		reason = "its inputs differ because of what differs before, and it is wrong: "
+		reason = other + "it is wrong: "
 	}
 	if word := r.WrongIn.Word(); word != "" {
 		reason = word + ": " + reason

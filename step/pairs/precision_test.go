@@ -96,6 +96,47 @@ func TestKeywords(t *testing.T) {
 	}
 }
 
+// TestUnset: a flag that is not set, buffers that an optimizer does not have, and generators of random numbers are no
+// difference, however versions of torch write them. A flag that is set is one.
+func TestUnset(t *testing.T) {
+	list := func(of ...value.Value) value.Value { return &value.Sequence{Kind: value.List, Items: of} }
+	generator := func() value.Value { return &value.Opaque{Global: "torch.Generator"} }
+	for _, tc := range []struct {
+		got, want value.Value
+		says      string
+	}{
+		{nil, false, "input.x pass "}, {false, nil, "input.x pass "}, {true, nil, "input.x fail True against None"},
+		{list(), list(nil, nil), ""}, {list(nil), list(), ""}, {list(int64(1)), list(), "input.x fail 1 values against 0"},
+		{generator(), generator(), "input.x skipped a generator of random numbers, whose state is not recorded"},
+	} {
+		c := &comparison{locate: func(*reports.Result) {}, sides: recordings}
+		c.keywords("input", &value.Dict{Items: []value.Item{{Key: "x", Value: tc.got}}},
+			&value.Dict{Items: []value.Item{{Key: "x", Value: tc.want}}}, false)
+		got := ""
+		for _, r := range c.results {
+			got += r.Target + " " + string(r.Verdict) + " " + r.Reason
+		}
+		if got != tc.says {
+			t.Errorf("%v and %v: %q, want %q", tc.got, tc.want, got, tc.says)
+		}
+	}
+}
+
+// TestInside: a call that a recorded call made is not taken for one of the program, though it is at the same end of its
+// recording and gives the same.
+func TestInside(t *testing.T) {
+	call := func(within int, values ...float64) *placed {
+		return &placed{Entry: &capture.Entry{Within: within}, operator: "gelu", shapes: []string{"", "[4]"}, values: values}
+	}
+	own, inner, same := call(-1, 1, 2), call(7, 1, 2), call(-1, 1, 2)
+	if own.likeness(inner) >= sameShapes || own.likeness(inner) == 0 || own.likeness(same) < sameShapes {
+		t.Errorf("likeness of a call inside %d, of the program's own %d", own.likeness(inner), own.likeness(same))
+	}
+	if own.alike(inner) || !own.alike(same) {
+		t.Error("a call inside is alike")
+	}
+}
+
 // TestNumbersTell: calls with the same factor are more alike than calls with another.
 func TestNumbersTell(t *testing.T) {
 	mul := func(factor string) *placed {

@@ -294,7 +294,7 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 			}
 		case says(r):
 			x.states[r] = isWrong
-		case a.Right[at] && b.Right[at]:
+		case a.Right[at] && b.Right[at] && !(d != nil && d.Unlike):
 			x.states[r] = isRight
 		case near:
 			x.states[r] = isNear
@@ -389,7 +389,15 @@ func (x *Rounding) excuse(c *compared, r *reports.Result) {
 		return
 	}
 	r.Verdict, r.Mismatch = verdict.Pass, new(int)
+	if c.unlike() { // rounding makes no other shapes
+		r.Reason = "right in both recordings, each by its own inputs, which have other shapes"
+		x.other[r] = true
+		return
+	}
 	r.Reason = "the recordings differ here by rounding"
+	if d := c.apart[r]; x.states[r] == isRight && d != nil && d.Relative > mostApart {
+		r.Reason = "right in both recordings, each by its own inputs"
+	}
 	if d := c.apart[r]; d != nil && d.Relative < math.Inf(1) {
 		r.Reason += fmt.Sprintf(": the root mean square of the differences is %.2g of the values", d.Relative)
 	}

@@ -1,6 +1,7 @@
 package pairs
 
 import (
+	"math"
 	"testing"
 
 	"github.com/optool/optool/capture"
@@ -61,6 +62,47 @@ func TestJudgedByItself(t *testing.T) {
 				t.Fatalf("call %d: %s is %q, want %q: %s", i, r.Target, r.Verdict, want[k], r.Reason)
 			}
 		}
+	}
+}
+
+// TestBesideRepaired: values of a call that only the old recording has wrong, in another value, differ because of that.
+// Those that nobody can judge are not judged, and those that are right in the new recording pass.
+func TestBesideRepaired(t *testing.T) {
+	output, first, second := ValueName{"forward", "output[0]"}, ValueName{"backward", "grad[0]"}, ValueName{"backward", "grad[1]"}
+	l := Looked{Apart: map[*reports.Result]*Difference{}}
+	for _, at := range []ValueName{output, first, second} {
+		r := &reports.Result{Phase: at[0], Target: at[1], Verdict: verdict.Fail}
+		l.Results = append(l.Results, r)
+		l.Apart[r] = &Difference{DTypes: [2]tensor.DType{tensor.Float32, tensor.Float32}, Relative: 0.5}
+	}
+	l.Pair.A, l.Pair.B = &capture.Entry{BackwardOrder: -1}, &capture.Entry{BackwardOrder: -1}
+	x := Rounding{Judge: func(e *capture.Entry) Judgement {
+		if e == l.Pair.B {
+			return Judgement{Wrong: map[ValueName]string{output: "off by one"}}
+		}
+		return Judgement{Right: map[ValueName]bool{output: true, second: true}}
+	}}
+	x.Explain([]Looked{l})
+	for _, r := range l.Results {
+		r.Repair()
+	}
+	want := []verdict.Verdict{verdict.Repaired, verdict.Skipped, verdict.Pass}
+	for i, r := range l.Results {
+		if r.Verdict != want[i] {
+			t.Errorf("%s is %s, want %s: %s", r.Target, r.Verdict, want[i], r.Reason)
+		}
+	}
+}
+
+// TestOtherShapesAreNoRounding: results of other shapes that are right in both recordings differ, and are no rounding.
+func TestOtherShapesAreNoRounding(t *testing.T) {
+	at := ValueName{"forward", "output[0]"}
+	r := &reports.Result{Phase: at[0], Target: at[1], Verdict: verdict.Fail, Reason: "shape is [2], want [3]"}
+	l := Looked{Results: []*reports.Result{r}, Apart: map[*reports.Result]*Difference{r: {Relative: math.NaN(), Unlike: true}}}
+	l.Pair.A, l.Pair.B = &capture.Entry{BackwardOrder: -1}, &capture.Entry{BackwardOrder: -1}
+	x := Rounding{Judge: func(*capture.Entry) Judgement { return Judgement{Right: map[ValueName]bool{at: true}} }}
+	if x.Explain([]Looked{l}); r.Verdict != verdict.Fail || x.Excused != 0 {
+		t.Errorf("the result is %s: %s, %d excused", r.Verdict, r.Reason, x.Excused)
 	}
 }
 

@@ -97,7 +97,8 @@ func sequence(entries []*capture.Entry) []placed {
 const sameShapes = 5
 
 // likeness is how much speaks for two calls being the same one: operator, shapes, numbers,
-// module and line. The shapes count more than the other three together.
+// module and line. The shapes count more than the other three together. A call that a recorded call made inside is
+// rather another one than a call of the program itself.
 func (p *placed) likeness(q *placed) int {
 	if p.operator != q.operator {
 		return 0
@@ -115,8 +116,14 @@ func (p *placed) likeness(q *placed) int {
 	if p.Location != "" && p.Location == q.Location {
 		n++
 	}
+	if p.inside() != q.inside() {
+		n = min(n, sameShapes-1)
+	}
 	return n
 }
+
+// inside reports whether a recorded call made this one.
+func (p *placed) inside() bool { return p.Within >= 0 }
 
 // metadata are the shapes of the call's arguments and results, and finds its numbers; what cannot be read
 // tells nothing.
@@ -146,7 +153,7 @@ func (p *placed) metadata() []string {
 // alike reports whether two calls of one operator have the same shapes and about the same
 // result: they differ by no more than another precision makes them differ.
 func (p *placed) alike(q *placed) bool {
-	if p.operator != q.operator || !slices.Equal(p.metadata(), q.metadata()) {
+	if p.operator != q.operator || p.inside() != q.inside() || !slices.Equal(p.metadata(), q.metadata()) {
 		return false
 	}
 	a, b := p.look(), q.look()
