@@ -67,7 +67,7 @@ func TestFormats(t *testing.T) {
 	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
 	s.FailOn, s.Budget, s.Known = []verdict.Verdict{verdict.Warn}, &Budget{}, &KnownList{}
 	s.Generated, s.Precision, s.Facts, s.Unread = &Generated{}, &Precision{}, []Fact{{}}, []UnreadFile{{}}
-	s.Same = &Same{}
+	s.Same, s.NoCause = &Same{}, []Place{{}}
 	s.Missing = []string{"part 1/2 is missing"}
 	pid := 7
 	for _, program := range []string{"a", "b"} {

@@ -32,7 +32,8 @@ func TestRepairedInReports(t *testing.T) {
 	for file, wants := range map[string][]string{
 		page:  {`<h1 class="pass">faults: none new, none still wrong, 1 call repaired (torch.nn.functional.gelu)</h1>`},
 		junit: {`failures="0"`, "<system-out>repaired: "},
-		lines: {`"verdict":"fail","reason":"180 of 256 elements differ`, `"wrong_in":"second"`, `"captures_repaired":1`}} {
+		lines: {`"verdict":"fail","reason":"180 of 256 elements differ`, `"wrong_in":"second"`,
+			`"captures_repaired":1`}} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +49,8 @@ func TestRepairedInReports(t *testing.T) {
 		t.Errorf("the order is right: %s", got)
 	}
 	got = oneLine(run(t, cli.ExitDiffers, "report", lines))
-	if !strings.Contains(got, "REPAIRED torch.nn.functional.gelu") || !strings.Contains(got, "1 repaired, 5 read other") {
+	if !strings.Contains(got, "REPAIRED torch.nn.functional.gelu") ||
+		!strings.Contains(got, "1 repaired, 5 read other") {
 		t.Errorf("report: %s", got)
 	}
 }

@@ -49,7 +49,7 @@ func TestSameAndWrong(t *testing.T) {
 func TestStillWrongResults(t *testing.T) {
 	dir := t.TempDir()
 	lines, md, html := filepath.Join(dir, "c.jsonl"), filepath.Join(dir, "c.md"), filepath.Join(dir, "c.html")
-	run(t, cli.ExitDiffers, "replay", "--json", lines, "testdata/rounding/c")
+	run(t, cli.ExitDiffers, "replay", "--json", lines, "--out", dir, "testdata/rounding/c")
 	run(t, cli.ExitOK, "compare", "--results", "--markdown", md, "--html", html, lines, lines)
 	for _, file := range []string{md, html} {
 		text, err := os.ReadFile(file)

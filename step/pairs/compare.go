@@ -68,8 +68,8 @@ func nameParameters(rs []*reports.Result, of *capture.Call, bound *opdef.Call) {
 			continue
 		}
 		if r.Phase == "input" {
-			name := strings.TrimPrefix(r.Target, "input.")
-			r.Parameter = cmp.Or(of.ParameterAt(r.Target), parameterOf(name, of, bound))
+			r.Parameter = cmp.Or(of.ParameterAt(r.Target),
+				parameterOf(strings.TrimPrefix(r.Target, "input."), of, bound))
 			continue
 		}
 		n := 0

@@ -104,7 +104,9 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result
 
 // unlike reports whether a value of the pair has another shape on the other side.
 func (c *compared) unlike() bool {
-	return slices.ContainsFunc(c.results, func(r *reports.Result) bool { return c.apart[r] != nil && c.apart[r].Unlike })
+	return slices.ContainsFunc(c.results, func(r *reports.Result) bool {
+		return c.apart[r] != nil && c.apart[r].Unlike
+	})
 }
 
 // newCompared is a pair, the nth of its process, before its values were looked at.

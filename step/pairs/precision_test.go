@@ -126,7 +126,8 @@ func TestUnset(t *testing.T) {
 // recording and gives the same.
 func TestInside(t *testing.T) {
 	call := func(within int, values ...float64) *placed {
-		return &placed{Entry: &capture.Entry{Within: within}, operator: "gelu", shapes: []string{"", "[4]"}, values: values}
+		return &placed{Entry: &capture.Entry{Within: within}, operator: "gelu", shapes: []string{"", "[4]"},
+			values: values}
 	}
 	own, inner, same := call(-1, 1, 2), call(7, 1, 2), call(-1, 1, 2)
 	if own.likeness(inner) >= sameShapes || own.likeness(inner) == 0 || own.likeness(same) < sameShapes {

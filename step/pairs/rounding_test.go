@@ -68,7 +68,8 @@ func TestJudgedByItself(t *testing.T) {
 // TestBesideRepaired: values of a call that only the old recording has wrong, in another value, differ because of that.
 // Those that nobody can judge are not judged, and those that are right in the new recording pass.
 func TestBesideRepaired(t *testing.T) {
-	output, first, second := ValueName{"forward", "output[0]"}, ValueName{"backward", "grad[0]"}, ValueName{"backward", "grad[1]"}
+	output := ValueName{"forward", "output[0]"}
+	first, second := ValueName{"backward", "grad[0]"}, ValueName{"backward", "grad[1]"}
 	l := Looked{Apart: map[*reports.Result]*Difference{}}
 	for _, at := range []ValueName{output, first, second} {
 		r := &reports.Result{Phase: at[0], Target: at[1], Verdict: verdict.Fail}
@@ -98,7 +99,8 @@ func TestBesideRepaired(t *testing.T) {
 func TestOtherShapesAreNoRounding(t *testing.T) {
 	at := ValueName{"forward", "output[0]"}
 	r := &reports.Result{Phase: at[0], Target: at[1], Verdict: verdict.Fail, Reason: "shape is [2], want [3]"}
-	l := Looked{Results: []*reports.Result{r}, Apart: map[*reports.Result]*Difference{r: {Relative: math.NaN(), Unlike: true}}}
+	l := Looked{Results: []*reports.Result{r},
+		Apart: map[*reports.Result]*Difference{r: {Relative: math.NaN(), Unlike: true}}}
 	l.Pair.A, l.Pair.B = &capture.Entry{BackwardOrder: -1}, &capture.Entry{BackwardOrder: -1}
 	x := Rounding{Judge: func(*capture.Entry) Judgement { return Judgement{Right: map[ValueName]bool{at: true}} }}
 	if x.Explain([]Looked{l}); r.Verdict != verdict.Fail || x.Excused != 0 {
