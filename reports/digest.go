@@ -629,7 +629,8 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		return err
 	}
 	if text := d.ReadingText(); text != "" {
-		fmt.Fprintf(w, "%s\n\n", st.Wrap("READS OTHER VALUES: "+text+". --tables prints each.", 2))
+		fmt.Fprintf(w, "%s\n\n", st.Wrap(strings.ToUpper(string(ReadsOtherValues))+": "+text+
+			". --tables prints each.", 2))
 	}
 	if d.Next == "" {
 		return nil

@@ -87,7 +87,9 @@ type Explained struct {
 	Profiles []*Profile
 	Short    bool // the search for causes was cut short
 	Unsought bool // it did not begin: those before it took the time
-	Sought   bool // causes were looked for, to the end unless Short
+	// Seek is the command that looks for a cause, "" for explain of the capture as it is judged again.
+	Seek   string
+	Sought bool // causes were looked for, to the end unless Short
 	// Kept says of a call without a cause that only its gradients are wrong, so that a value which it kept for the
 	// backward pass may have been overwritten. The recording of the step tells.
 	Kept bool
@@ -107,6 +109,8 @@ type Cause struct {
 	Pattern bool `json:"pattern,omitempty"`
 	// Unfinished says of a Pattern that no cause was found yet: Text is what may find one.
 	Unfinished bool `json:"unfinished,omitempty"`
+	// Command is a command that Text ends with, which may find one; "" if it ends with none.
+	Command string `json:"command,omitempty"`
 
 	seen bool   // the pattern is seen in the errors, and was not searched for
 	like string // the call that it was found for, if that is another one, whose values are wrong in the same words
@@ -143,6 +147,11 @@ func (c *Cause) String() string {
 		how = "exactly"
 	}
 	return fmt.Sprintf("%s reproduced %s if %s", targetsText(c.Targets), how, c.Text)
+}
+
+// Wrapped is String at a width, further lines indented.
+func (c *Cause) Wrapped(st Style, indent int) string {
+	return st.WrapCommand(OneLine(c.String()), c.Command, indent)
 }
 
 // targetsText names values, of many the first ones.
@@ -199,8 +208,12 @@ func (f *Finding) OnlyGradients() bool {
 func Searched(x Explained, of *Result) []Cause {
 	found := x.Causes
 	if x.Unsought {
+		text, command := "not sought, to save time", cmp.Or(x.Seek, of.seek())
+		if command != "" {
+			text += ": " + command
+		}
 		return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID,
-			Targets: []string{of.Target}, Text: of.unsoughtText(), Pattern: true, Unfinished: true})
+			Targets: []string{of.Target}, Text: text, Command: command, Pattern: true, Unfinished: true})
 	}
 	if !x.Short && !x.Kept || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
 		return found
@@ -219,13 +232,13 @@ func Searched(x Explained, of *Result) []Cause {
 		Text: text, Pattern: true, Unfinished: true})
 }
 
-// unsoughtText says that the cause of a call was not looked for, and the command that does.
-func (r *Result) unsoughtText() string {
-	text := "not sought, to save time"
-	if path := r.below(r.Capture); path != "" && (r.Source == nil || *r.Source != "device") {
-		text += ": optool explain" + r.ownOps() + " " + path
+// seek is the command that looks for the cause of a recorded value; "" if it is not known.
+func (r *Result) seek() string {
+	path := r.below(r.Capture)
+	if path == "" || r.Source != nil && *r.Source == "device" {
+		return ""
 	}
-	return text
+	return "optool explain" + r.ownOps() + " " + path
 }
 
 // KeptText is what a step tells of gradients that are wrong although the result is right, and no operator is known to
@@ -235,7 +248,7 @@ const KeptText = "whether a value was overwritten before the backward pass"
 // writeCauses prints the first causes, a line each.
 func (f *Finding) writeCauses(w io.Writer, st Style) {
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
+		text := f.Causes[i].Wrapped(st, findingIndent)
 		fmt.Fprintf(w, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
 	}
 }
@@ -248,7 +261,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
 	if f.Inherits {
-		head = "READS OTHER VALUES  "
+		head = strings.ToUpper(string(ReadsOtherValues)) + "  "
 	}
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	f.writeCauses(&b, st)

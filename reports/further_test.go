@@ -17,6 +17,7 @@ func TestFurtherCauses(t *testing.T) {
 	var file bytes.Buffer
 	fmt.Fprintln(&file, `{"kind":"run","schema":1}`)
 	d, lines := NewDigest(nil), NewJSONLines(&file)
+	var last *Finding
 	for i := range 20 {
 		capture := fmt.Sprintf("rank0/torch.op%d.1", i)
 		r := &Result{Op: fmt.Sprintf("torch.op%d", i), Capture: capture, ForwardID: new(i), Order: new(i), PID: new(1),
@@ -36,6 +37,7 @@ func TestFurtherCauses(t *testing.T) {
 			return x
 		}
 		d.Add(f)
+		last = f
 		lines.Result(r)
 	}
 	like := &Result{Op: "torch.op9", Capture: "rank0/torch.op9.50", ForwardID: new(50), PID: new(1), Phase: "forward",
@@ -60,6 +62,10 @@ func TestFurtherCauses(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+	wrapped := last.Causes[0].Wrapped(Style{Width: 60}, 4)
+	if want := "not sought, to save time:\n    optool explain /data/run/rank0/torch.op19.1"; wrapped != want {
+		t.Errorf("%q, want %q", wrapped, want)
 	}
 	sum := NewSummary()
 	sum.NoCause = d.NoCause()

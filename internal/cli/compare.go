@@ -368,9 +368,8 @@ func (r *compareRun) sides() []reports.Fact {
 	s := newAndOld{now: dated{name: r.paths[0], recorded: recordedAt(r.ctx, r.paths[0])},
 		old:     dated{name: r.paths[1], recorded: recordedAt(r.ctx, r.paths[1])},
 		swapped: strings.Join(r.o.command("compare", quotePath(r.paths[1]), quotePath(r.paths[0])), " ")}
-	facts := s.facts()
-	r.a.tellFacts(r.json.text(), facts)
-	return facts
+	s.tell(r.a, r.json.text())
+	return s.facts()
 }
 
 // parted writes where two recordings part, and what only one of them has.

@@ -145,27 +145,21 @@ func (r *compareRun) explain(p pairs.Pair, f *reports.Finding, x *pairs.Rounding
 // explained looks for what went wrong in the call of a pair, in one of the recordings, until a time.
 func (r *compareRun) explained(p pairs.Pair, in int, until time.Time, turn reports.Turn) reports.Explained {
 	e := []*capture.Entry{p.A, p.B}[in]
-	unsought := reports.Cause{Capture: e.Rel, Op: p.A.Op, Pattern: true, Unfinished: true,
-		Text: "not sought, to save time: " + strings.Join(r.o.command("explain", quotePath(pathOf(e))), " ")}
+	seek := strings.Join(r.o.command("explain", quotePath(pathOf(e))), " ")
+	if r.searches.spent(turn) {
+		return reports.Explained{Unsought: true, Seek: seek}
+	}
 	x, err := within(r.ctx, r.o.clock.limits.by(until), e.Bytes(), func() (x reports.Explained, _ error) {
 		call := replay.Open(e, replay.Options{Registry: r.a.known(), Read: r.o.read})
 		defer call.Close()
-		outcome := call.Compare()
-		allowed := r.searches.allow(turn, call.SearchWork())
-		if allowed == nil {
-			x.Causes = []reports.Cause{unsought}
-			return x, nil
-		}
-		allowed.Until = until
-		found, err := r.searches.causesOf(r.ctx, r.paths[in:in+1], e, call, outcome, allowed)
-		x.Causes, x.Short, x.Sought = found, allowed.Short, call.Seeks(outcome)
-		x.Kept = recordingAbove(e) != "" && keptWrong(e, outcome, found)
+		err := r.searches.explain(r.ctx, r.paths[in:in+1], e, call, call.Compare(), until, turn, &x)
 		return x, err
 	})
+	x.Seek = seek
 	x.Short = x.Short || err != nil
 	for i := range x.Causes {
 		c := &x.Causes[i]
-		if c.Capture = p.A.Rel; in == 1 && !c.Unfinished {
+		if c.Capture = p.A.Rel; in == 1 {
 			c.Text += " (in the old recording)"
 		}
 	}

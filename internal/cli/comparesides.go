@@ -90,13 +90,13 @@ func recordedAt(ctx context.Context, dir string) (at time.Time) {
 	return at
 }
 
-// tellFacts prints facts, a line each, unless the run is quiet.
-func (a *app) tellFacts(w io.Writer, facts []reports.Fact) {
+// tell prints facts, a line each, unless the run is quiet.
+func (s *newAndOld) tell(a *app, w io.Writer) {
 	if a.quiet {
 		return
 	}
-	for _, f := range facts {
-		fmt.Fprintln(w, a.style().Wrap(reports.OneLine(f.Name+": "+f.Text), 2))
+	for _, f := range s.facts() {
+		fmt.Fprintln(w, a.style().WrapCommand(reports.OneLine(f.Name+": "+f.Text), s.swapped, 2))
 	}
 	fmt.Fprintln(w)
 }

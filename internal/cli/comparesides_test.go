@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,19 @@ func TestNewAndOld(t *testing.T) {
 		if diff := cmp.Diff(c.want, linesOf(s.facts())); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// TestOrderIsOneCommand: at 80 columns the command that takes two recordings the other way round has a line of its own.
+func TestOrderIsOneCommand(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	const command = "optool compare /data/run/before/op_tools_results /data/run/after/op_tools_results"
+	at := time.Date(2026, 11, 30, 1, 0, 0, 0, time.UTC)
+	s := newAndOld{dated{name: "after", recorded: at}, dated{name: "before", recorded: at.Add(time.Hour)}, command}
+	var b strings.Builder
+	s.tell(&app{}, &b)
+	if !strings.Contains(b.String(), "Is it the old one? Then take\n  "+command+"\n") {
+		t.Errorf("the command is broken:\n%s", b.String())
 	}
 }
 

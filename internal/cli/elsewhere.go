@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -36,6 +37,26 @@ func (s *searches) allow(turn reports.Turn, again float64) *causes.Allowance {
 		return s.budget.Further(turn.Findings, again)
 	}
 	return s.budget.Allow(turn.Findings)
+}
+
+// spent reports whether nothing is left of the budget for a finding that is printed as a line.
+func (s *searches) spent(turn reports.Turn) bool {
+	return turn.Further && s.budget.Further(turn.Findings, 0) == nil
+}
+
+// explain adds to what was found about a finding why its call is wrong, if the budget allows to look for it.
+func (s *searches) explain(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call,
+	outcome *replay.Outcome, until time.Time, turn reports.Turn, f *reports.Explained) (err error) {
+	allowed := s.allow(turn, call.SearchWork())
+	if f.Unsought = allowed == nil; f.Unsought {
+		return nil
+	}
+	allowed.Until = until
+	f.Sought = call.Seeks(outcome)
+	f.Causes, err = s.causesOf(ctx, paths, e, call, outcome, allowed)
+	f.Short = allowed.Short
+	f.Kept = recordingAbove(e) != "" && keptWrong(e, outcome, f.Causes)
+	return err
 }
 
 // causesOf are the causes of what fails in a call. All screens show these. First come other values that have the
@@ -119,7 +140,7 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 		same := func(v value.Value) bool {
 			t, ok := v.(*tensor.Tensor)
 			tried++
-			return ok && alikeTensors(t, got) && call.Explained(r, tried, t)
+			return ok && likeTensor(t, got) && bytes.Equal(t.AppendBytes(nil), b) && call.Explained(r, tried, t)
 		}
 		for _, a := range call.Bound().Tensors() {
 			if same(a.Tensor) {
@@ -160,15 +181,15 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 		Text: what, Exact: exact}}
 }
 
-// alikeTensors reports whether two tensors have the same elements.
-func alikeTensors(t, u *tensor.Tensor) bool {
-	return t.DType == u.DType && slices.Equal(t.Shape, u.Shape) && bytes.Equal(t.AppendBytes(nil), u.AppendBytes(nil))
+// likeTensor reports whether two tensors have the same dtype and shape.
+func likeTensor(t, u *tensor.Tensor) bool {
+	return t.DType == u.DType && slices.Equal(t.Shape, u.Shape)
 }
 
 // isCopy reports whether t has the elements of u, perhaps rounded to its dtype.
 func isCopy(t, u *tensor.Tensor) bool {
 	if t.DType == u.DType || !t.DType.IsFloat() || !u.DType.IsFloat() || !slices.Equal(t.Shape, u.Shape) {
-		return alikeTensors(t, u)
+		return likeTensor(t, u) && bytes.Equal(t.AppendBytes(nil), u.AppendBytes(nil))
 	}
 	x, y := some(t), some(u)
 	for i := range x {

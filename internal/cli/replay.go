@@ -620,7 +620,7 @@ func (o *replayOptions) sound(f *reports.Finding) bool {
 // soon after until, or when the memory does not suffice, with what was found by then.
 func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
 	until time.Time, turn reports.Turn) reports.Explained {
-	if turn.Further && o.searches.budget.Further(turn.Findings, 0) == nil {
+	if o.searches.spent(turn) {
 		return reports.Explained{Unsought: true}
 	}
 	f, err := within(ctx, lim.by(until), o.fuse.bytes(e), func() (f reports.Explained, _ error) {
@@ -640,15 +640,8 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 				f.Profiles = append(f.Profiles, results.OfProfile(e, r, p))
 			}
 		}
-		allowed := o.searches.allow(turn, call.SearchWork())
-		if f.Unsought = allowed == nil; f.Unsought {
-			return f, nil
-		}
-		allowed.Until = until
-		f.Sought = call.Seeks(outcome)
-		f.Causes, err = o.searches.causesOf(ctx, o.paths, e, call, outcome, allowed)
-		f.Short = allowed.Short
-		f.Kept = o.none() && recordingAbove(e) != "" && keptWrong(e, outcome, f.Causes)
+		err = o.searches.explain(ctx, o.paths, e, call, outcome, until, turn, &f)
+		f.Kept = f.Kept && o.none()
 		return f, err
 	})
 	f.Short = f.Short || err != nil

@@ -258,12 +258,11 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
 	c.others = reports.LookedAtOther(runs[0], c.rec, c.changes, paths[0], paths[n])
 	c.others = append(c.others, reports.OnlyFolders(before, now, c.changes, paths[0], paths[n])...)
-	sides := newAndOld{now: dated{paths[n], last.Recorded, last.Start},
+	c.sides = newAndOld{now: dated{paths[n], last.Recorded, last.Start},
 		old: dated{paths[0], first.Recorded, first.Start}}
 	if n == 1 {
-		sides.swapped = strings.Join(o.command("compare", "--results", quotePath(paths[1]), quotePath(paths[0])), " ")
+		c.sides.swapped = strings.Join(o.command("compare", "--results", quotePath(paths[1]), quotePath(paths[0])), " ")
 	}
-	c.sides = sides.facts()
 	c.facts = []reports.Fact{{Name: "compared with " + c.old + ", judged on " + first.Judged(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
@@ -288,7 +287,7 @@ func (a *app) printResultChanges(w io.Writer, c *changedRun, tables bool) error 
 			fmt.Fprintln(w, a.style().Wrap(reports.OneLine(line), 2))
 		}
 	}
-	a.tellFacts(w, c.sides)
+	c.sides.tell(a, w)
 	for i, f := range c.facts {
 		if text := f.Name + ": " + f.Text; i < len(c.facts)-len(c.others) {
 			tell(text)

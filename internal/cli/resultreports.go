@@ -22,7 +22,7 @@ type changedRun struct {
 	history     bool           // more than two runs show since when values fail
 	unseen      string         // why the new run did not look at all calls; "" if it did
 	others      []string       // what only one run looked at
-	sides       []reports.Fact // which run is the new one
+	sides       newAndOld      // which run is the new one
 	facts       []reports.Fact // that the reports begin with: the counts, changed operators, others
 	known       []string       // what became of known failures
 	fails       []string       // why the exit code is 1
@@ -93,7 +93,7 @@ func (c *changedRun) write(a *app, files reportFiles, exit int) error {
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
 	s := reports.NewSummary()
 	s.Settings, s.Known, s.Exit = run.Settings, rec.Summary.Known, exit
-	s.Facts = slices.Concat(c.facts[:1], c.sides, c.facts[1:])
+	s.Facts = slices.Concat(c.facts[:1], c.sides.facts(), c.facts[1:])
 	if len(c.fails) > 0 {
 		s.Facts = append(s.Facts, reports.Fact{Name: "exit code 1", Text: strings.Join(c.fails, "; ")})
 	}

@@ -278,7 +278,7 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	fmt.Fprintf(b, "%s\n", finding(f, x.Style))
 	for i := range f.Causes[:min(len(f.Causes), 2)] {
 		label := "  " + f.Causes[i].Label() + ": "
-		fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
+		fmt.Fprintf(b, "%s%s\n", label, f.Causes[i].Wrapped(x.Style, len(label)))
 	}
 	if f.Between() != "" && f.Drawn() == step.NotDrawn {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
