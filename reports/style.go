@@ -49,8 +49,8 @@ func (st Style) Wrap(s string, indent int) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// WrapCommand is Wrap of a text that ends with a command. Where they need several lines, the command has one of its own,
-// whole, so that it can be copied.
+// WrapCommand is Wrap of a text that ends with a command. Where they need several lines, the command has one of its
+// own, whole, so that it can be copied.
 func (st Style) WrapCommand(s, command string, indent int) string {
 	text, ends := strings.CutSuffix(s, command)
 	if whole := st.Wrap(s, indent); !ends || command == "" || !strings.Contains(whole, "\n") {
