@@ -683,26 +683,33 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 // Actions, which show them beside the source:
 // https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions.
 func (d *Digest) WriteAnnotations(w io.Writer) error {
-	property := strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
-	message := strings.NewReplacer("%", "%25")
 	kinds, _ := d.told()
 	for _, k := range kinds[:min(len(kinds), shownKinds)] {
-		first := k.first.Results[0]
-		at := ""
-		if file, line, ok := strings.Cut(first.Location, ":"); ok {
-			at = fmt.Sprintf("file=%s,line=%s,", property.Replace(OneLine(file)), property.Replace(OneLine(line)))
-		}
 		r := k.first.bad()
-		text := message.Replace(OneLine(r.target() + " " + string(r.Verdict) + ": " + r.Reason))
+		texts := []string{r.target() + " " + string(r.Verdict) + ": " + r.Reason}
 		for _, c := range k.first.Causes[:min(len(k.first.Causes), shownCauses)] {
-			text += "%0A" + message.Replace(c.Label()+": "+OneLine(c.String())) // on a line of its own
+			texts = append(texts, c.Label()+": "+c.String())
 		}
-		if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.Title())),
-			text); err != nil {
+		if err := annotate(w, k.first.Results[0], texts...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// annotate prints one annotation at the line of a result's call, with a line for each text.
+func annotate(w io.Writer, r *Result, texts ...string) error {
+	property := strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
+	at := ""
+	if file, line, ok := strings.Cut(r.Location, ":"); ok {
+		at = fmt.Sprintf("file=%s,line=%s,", property.Replace(OneLine(file)), property.Replace(OneLine(line)))
+	}
+	for i, text := range texts {
+		texts[i] = strings.ReplaceAll(OneLine(text), "%", "%25")
+	}
+	_, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(r.Title())),
+		strings.Join(texts, "%0A"))
+	return err
 }
 
 // like says how many findings are like the first of a kind, and which, and what has the same cause.

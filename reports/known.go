@@ -316,6 +316,7 @@ func (k *KnownList) Mark(r *Result) {
 			continue
 		}
 		at := fmt.Sprintf("%s:%d", k.File, l.Number)
+		r.overdue = true
 		switch times := r.extent().timesWorse(l.was); {
 		case l.over:
 			l.Expired++
@@ -331,7 +332,7 @@ func (k *KnownList) Mark(r *Result) {
 			if l.note != "" {
 				at += " " + l.note
 			}
-			r.Reason = "known (" + at + "): " + r.Reason
+			r.overdue, r.Reason = false, "known ("+at+"): "+r.Reason
 			r.Default, r.Setting, r.Verdict, r.ListedBy = r.Verdict, KnownSetting, verdict.Known, l
 			return
 		}
@@ -340,6 +341,10 @@ func (k *KnownList) Mark(r *Result) {
 		r.Reason += why
 	}
 }
+
+// Overdue reports whether a line of the known failures is about a wrong value that it no longer covers: its last day has
+// passed, or the value is far worse or wrong in another way than the line says.
+func (r *Result) Overdue() bool { return r.overdue }
 
 // limited reports whether the list says how wrong the known value r is.
 func (r *Result) limited() bool { return r.ListedBy != nil && r.ListedBy.was != Extent{} }

@@ -43,7 +43,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	s := rec.Summary
 	mark := "✅"
 	switch {
-	case s.Wrong() || s.Unwanted():
+	case s.Faulty():
 		mark = "❌"
 	case s.Doubtful():
 		mark = "⚠️"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +162,31 @@ func GoneOps(changes []ResultChange) string {
 // Regressed reports whether the new run is worse for this: a value got worse, or is new and a finding.
 func (c *ResultChange) Regressed() bool {
 	return c.Change == Worse || c.Change == Added && c.New.Finding()
+}
+
+// Fails reports whether the change makes the comparison fail: it regressed, or a value that was wrong before is far
+// worse, or overdue.
+func (c *ResultChange) Fails() bool {
+	return c.Regressed() || c.FarWorse() || c.Change == StaysBad && c.New.Overdue()
+}
+
+// AnnotateChanges prints the first change of each operator that makes the comparison fail, as Digest.WriteAnnotations
+// prints findings.
+func AnnotateChanges(w io.Writer, changes []ResultChange) error {
+	var told []string
+	for i := range changes {
+		c := &changes[i]
+		if !c.Fails() || slices.Contains(told, c.New.Op) || len(told) == shownKinds {
+			continue
+		}
+		told = append(told, c.New.Op)
+		old, cur := c.Verdicts()
+		text := fmt.Sprintf("%s %s, %s before: %s", c.New.target(), cur, cmp.Or(string(old), "not there"), c.Now())
+		if err := annotate(w, c.New, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // FarWorse reports whether a finding in both, or a known value, got so much worse that it may be another one.
@@ -334,7 +360,7 @@ func (n ChangeCount) String() string {
 	if n.NewFindings > 0 {
 		found = " (" + Count(n.NewFindings, "finding") + ")"
 	}
-	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %s in both%s%s, %d as good as before",
+	return fmt.Sprintf("%d judged worse, %d judged better, %d new%s, %d gone%s, %s in both%s%s, %d as good as before",
 		n.Worse, n.Better, n.Added, found, n.Gone, unseen, Count(n.StaysBad, "finding"),
 		grown(n.StillWorse-n.knownWorse, n.FarWorse-n.knownFar), listed, n.Same)
 }

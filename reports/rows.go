@@ -202,6 +202,7 @@ type Result struct {
 	// ListedBy is the line of the list of known failures that makes this one known, where the list is at hand.
 	ListedBy *KnownLine `json:"-"`
 	bySelf   *Extent    // see BySelf
+	overdue  bool       // see Overdue
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library

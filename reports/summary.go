@@ -447,11 +447,18 @@ func (s *Summary) together(v verdict.Verdict) bool {
 	return slices.ContainsFunc(s.Systematic(), func(f Systematic) bool { return f.Verdict == v })
 }
 
+// Faulty reports whether a report shows a run as failed. A failure that an older run had, too, leaves the exit code at
+// 0: then the run is doubtful.
+func (s *Summary) Faulty() bool {
+	return s.Unwanted() || s.Wrong() && (s.Exit != 0 || s.wrongResults() > s.Results[verdict.StillWrong])
+}
+
 // Doubtful reports whether a run in which nothing new is wrong is no plain success either: some input was refused, it
-// did not look at all calls or judged none, or failures are known.
+// did not look at all calls or judged none, or failures are known or as old as the run
+// before.
 func (s *Summary) Doubtful() bool {
 	return s.Refused() || s.NotRead > 0 || s.Interrupted || s.Left() > 0 || s.lacks > 0 || s.Judged() == 0 ||
-		s.Undecided || s.Results[verdict.Known] > 0
+		s.Undecided || s.Results[verdict.Known]+s.Results[verdict.StillWrong] > 0
 }
 
 // Refused reports whether any input was unreadable or could not be run. Files into

@@ -79,8 +79,8 @@ explains: those whose results are not much further apart than their inputs.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
-	o.failOn.addFlag(cmd, "; with --results these are values that only the new run has, and it may name worse (findings "+
-		"of both runs that got far worse) or gone (values that only A has); "+
+	o.failOn.addFlag(cmd, "; with --results these are values that only the new run has, and it may name gone (values that "+
+		"only A has); worse is the default; "+
 		"with --time it may name ambiguous or gone (times that only A has)")
 	o.known.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
@@ -93,7 +93,7 @@ explains: those whose results are not much further apart than their inputs.`,
 	o.clock.addFlags(cmd, "the comparison of two calls or values")
 	f.BoolVar(&o.results, "results", false,
 		"compare the JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything "+
-			"got worse or a new value is a finding, 130 if the new run did not end")
+			"got worse, a finding of both got ten times as wrong, or a new value is a finding; 130 if the new run did not end")
 	f.BoolVar(&o.rows, "rows", false, "compare one program in batches, paddings or packings of different sizes: the first "+
 		"call whose row in A is not the same bit for bit in B")
 	f.BoolVar(&o.times, "time", false,

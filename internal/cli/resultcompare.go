@@ -33,8 +33,9 @@ func noResults(rec *reports.Recording) string {
 }
 
 // compareResults compares the last of several runs with the first, value by value. Those between tell since when a
-// value fails. It exits as report does for a new run that was cut off, else with 1 if anything got worse or is new and
-// a finding, or is what --fail-on names.
+// value fails. It exits as report does for a new run that was cut off. Otherwise it exits with 1 if a value got worse, is
+// new and a finding, is a finding that got far worse or that the list of known failures no longer covers, or is what
+// --fail-on names.
 func (a *app) compareResults(paths []string, o *compareOptions) error {
 	runs, paths, err := a.readNights(paths)
 	if err != nil {
@@ -72,6 +73,11 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 	exit := c.exit(listed, name)
 	if err := a.tellExit(j.text(), c); err != nil {
 		return failed(err)
+	}
+	if os.Getenv("GITHUB_ACTIONS") == "true" {
+		if err := reports.AnnotateChanges(a.Err, c.changes); err != nil {
+			return failed(err)
+		}
 	}
 	if unlike := old.Run.JudgedOther(&now.Run); len(unlike) > 0 {
 		a.warn("the runs did not judge the same: %s", strings.Join(unlike, ", "))
@@ -120,9 +126,8 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 	for _, v := range c.failOn.verdicts {
 		why(c.newly(v), fmt.Sprintf("new and %s (--fail-on %s)", v, v))
 	}
-	if c.failOn.on(reports.Worse, n.FarWorse) {
-		why(n.FarWorse, "at least ten times as wrong (--fail-on worse)")
-	}
+	why(n.FarWorse, "at least ten times as wrong")
+	why(c.overdue(), "wrong and past the last day of "+listedFile(listed)+", or far worse than it says")
 	meant := len(c.fails) == 0
 	if c.failOn.on(reports.Gone, n.Gone) {
 		why(n.Gone, "gone (--fail-on gone): "+reports.GoneOps(c.changes))
@@ -146,6 +151,24 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+// overdue counts the values that were wrong before, too, and that the list of known failures no longer covers.
+func (c *changedRun) overdue() (n int) {
+	for i := range c.changes {
+		if change := &c.changes[i]; change.Change == reports.StaysBad && !change.FarWorse() && change.New.Overdue() {
+			n++
+		}
+	}
+	return n
+}
+
+// listedFile is the name of a list of known failures, "" without one.
+func listedFile(k *reports.KnownList) string {
+	if k == nil {
+		return ""
+	}
+	return k.File
 }
 
 // worseCalls counts the calls with a value that got worse, not only a warning or no longer judged.
@@ -230,9 +253,7 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	}
 	c.before, c.now, c.changes = before, now, reports.ResultChanges(before, now)
 	if listed != nil {
-		if slices.Contains(c.failOn.changes, reports.Worse) {
-			reports.CountFarWorse(c.changes)
-		}
+		reports.CountFarWorse(c.changes)
 		c.rec.Summary.Known = listed
 		c.rec.Summary.LookedAtPart(c.rec.Run.Shard != "")
 		c.known = c.rec.Summary.ToldKnown()

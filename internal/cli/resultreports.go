@@ -31,11 +31,11 @@ type changedRun struct {
 	of          map[*reports.Result]*reports.ResultChange
 }
 
-// judge is the result of the new run as a report shows it. A failure that the old run had, too, is still wrong. A value
-// that got worse fails. So does one that is not judged any more.
+// judge is the result of the new run as a report shows it. A failure that the old run had, too, is still wrong, unless it
+// got far worse or the list of known failures no longer covers it. A value that got worse fails. So does one that is not judged any more.
 func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	change := c.of[r]
-	farWorse := change != nil && change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse)
+	farWorse := change != nil && change.FarWorse()
 	if change == nil || r.Verdict == verdict.Known && !farWorse {
 		return r
 	}
@@ -45,7 +45,7 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	case farWorse && r.Verdict == verdict.Known:
 		is.Default, is.Setting, is.Verdict = r.Default, "--fail-on", cmp.Or(r.Default, verdict.Fail)
 	case farWorse:
-	case change.Change == reports.StaysBad && r.Verdict.Differs():
+	case change.Change == reports.StaysBad && r.Verdict.Differs() && !r.Overdue():
 		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.StillWrong
 		is.Reason = "as in " + c.old + ": " + is.Reason
 	case change.Regressed() && !r.Verdict.Finding():

@@ -193,7 +193,7 @@ func leastRank(rec *reports.Recording) int {
 func state(rec *reports.Recording) string {
 	s := rec.Summary
 	switch {
-	case s.Wrong() || s.Unwanted():
+	case s.Faulty():
 		return "fail"
 	case s.Interrupted || len(rec.Timings) == 0 && s.Doubtful() || len(rec.Timings) > 0 && rec.Doubtful():
 		return "warn"
