@@ -193,6 +193,7 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 			}
 		}
 		if own := form1(name); own != nil {
+			out = append(out, otherBases(name, own)...)
 			for _, form := range []string{"magnitude", "negation"} {
 				if form != name {
 					out = append(out, option{text: "the %[3]s of the " + form + " of %[1]s is taken",
@@ -203,6 +204,22 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 		}
 	}
 	return append(out, gridOptions(dt)...)
+}
+
+// otherBases are functions that are made of exponentials and logarithms to base e, of kernels that have those to base 2
+// at hand and lack the factor between them.
+func otherBases(name string, own func(g *Graph, x *Value) *Value) (out []option) {
+	base := func(what string, of func(g *Graph, x *Value) *Value) {
+		out = append(out, option{text: "the " + what + " in the %[3]s of %[1]s is that to base 2",
+			of: func(g *Graph, in []*Value) *Value { return of(g, in[0]) }})
+	}
+	if slices.Contains([]string{"softplus", "sigmoid", "tanh", "expm1", "silu"}, name) {
+		base("exponential", func(g *Graph, x *Value) *Value { return own(g, g.Scale(x, math.Ln2)) })
+	}
+	if slices.Contains([]string{"softplus", "log1p"}, name) {
+		base("logarithm", func(g *Graph, x *Value) *Value { return g.Scale(own(g, x), math.Log2E) })
+	}
+	return out
 }
 
 // withNumber is the step f of x with a number, which is multiplied by sign.
@@ -358,6 +375,7 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 			}
 		}
 	}
+	out = append(out, partOptions(name, x, dims, own, drop)...)
 	if len(dims) < x.Dim()-1 {
 		over(elements.AllDims(x.Dim()), "the %[3]s of %[1]s runs over all dimensions")
 	}
@@ -368,6 +386,34 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 		}
 	}
 	return append(out, gridOptions(x.DType())...)
+}
+
+// partOptions are a reduction over part of the elements along one of the dimensions: the first ones, as many as tiles
+// hold, or the last ones. A mean may still be divided by the number of all.
+func partOptions(name string, x *Value, dims []int, own func(*Graph, *Value, bool, ...int) *Value,
+	drop func(*Graph, *Value) *Value) (out []option) {
+	for _, d := range dims {
+		n := x.Shape()[d]
+		add := func(text string, start, count int, by float64) {
+			out = append(out, option{text: fmt.Sprintf("the %%[3]s of %%[1]s is that of "+text, count, n, d),
+				of: func(g *Graph, in []*Value) *Value {
+					v := own(g, g.Narrow(in[0], d, start, count), true, dims...)
+					if by != 1 {
+						v = g.Scale(v, by)
+					}
+					return drop(g, v)
+				}})
+		}
+		for _, count := range opdef.Parts(n) {
+			part := float64(count) / float64(n)
+			add("the first %d of %d indices of dimension %d", 0, count, 1)
+			add("the last %d of %d indices of dimension %d", n-count, count, 1)
+			if name == "mean" {
+				add("the first %d of %d indices of dimension %d, divided by the number of all", 0, count, part)
+			}
+		}
+	}
+	return out
 }
 
 // KeptSum is the sum of x along dimensions, which stay as one element, of a kernel that keeps it in a dtype: the terms

@@ -135,6 +135,25 @@ func Tails(n int) []int {
 	return out
 }
 
+// Parts are how many of n elements kernels take that lose the others: one, half of them, one tile, or all but a tail.
+func Parts(n int) []int {
+	var out []int
+	add := func(m int) {
+		if m > 0 && m < n && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	for _, tail := range Tails(n) {
+		add(n - tail)
+	}
+	add(1)
+	add(n / 2)
+	for tile := 8; tile < n; tile *= 2 {
+		add(tile)
+	}
+	return out
+}
+
 // ShortGradient says that sums of gradients lack so many of n terms.
 func ShortGradient(last, n int) string {
 	return fmt.Sprintf("the sum in the gradient lacks the last %d of %d terms", last, n)

@@ -39,7 +39,7 @@ func (c *Search) PlausibleGradients(loose []Wrong, most int) []iter.Seq[Mistake]
 			}
 		}
 	}
-	return []iter.Seq[Mistake]{exact(c.declared()), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(),
+	return []iter.Seq[Mistake]{exact(c.declared()), wide(c.formulas(loose)), ofIncoming, c.wrongArguments(),
 		c.takenFor(), exact(ofGradients(c.varied(loose)))}
 }
 
@@ -48,6 +48,17 @@ func exact(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for m := range ms {
 			if !m.Precision && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// wide are the mistakes that say nothing of few bits, which a warning is about.
+func wide(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range exact(ms) {
+			if !ofPrecision(m.Text) && !strings.Contains(m.Text, tensor.Float16.String()) && !yield(m) {
 				return
 			}
 		}
@@ -462,6 +473,8 @@ func (c *Search) mistakenText(name string, was, v value.Value) string {
 		switch {
 		case x == 1-y && x != y:
 			text += ", that is 1 - " + name
+		case x == 2*y && x != 0:
+			text += ", that is twice it"
 		case x == 1/y && x != y && digits(x) > 2*math.Log2(10)+4:
 			text += ", that is 1/" + name
 		case x == y*y && x != y && digits(y) > 4:
@@ -519,7 +532,51 @@ func negative(a opdef.Argument, v value.Value) bool {
 	y, ok := numberOf(a.Python())
 	_, scalar := a.Value.(opdef.Scalar)
 	_, float := v.(float64)
-	return is && ok && (scalar || float) && x == -y && x != 0
+	absent, known := numberOf(a.Default)
+	if s, is := a.Default.(opdef.Scalar); is && s.Kind() != tensor.KindComplex {
+		absent, known = s.Float64(), true
+	}
+	ignored := known && !a.Required && x == absent // whose sign is none to look for
+	return is && ok && (scalar || float) && x == -y && x != 0 && !ignored
+}
+
+// roundedNumbers are floating arguments that a kernel keeps in a dtype of fewer bits: all of them, or one.
+func (c *Search) roundedNumbers(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		of := slices.IndexFunc(fails, func(w Wrong) bool { return w.Got != nil && w.Got.DType.IsFloat() })
+		if of < 0 || c.Bound.Plan() != nil {
+			return
+		}
+		for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
+			if dt == tensor.Float32 && fails[of].Got.DType != tensor.Float64 {
+				continue // in which others compute, too
+			}
+			all, names := map[string]value.Value{}, []string(nil)
+			for _, a := range c.Bound.Arguments() {
+				if x, is := a.Python().(float64); is && finite(x) && dt.Round(x) != x {
+					all[a.Name], names = dt.Round(x), append(names, a.Name)
+				}
+			}
+			try := func(text string, other map[string]value.Value) bool {
+				return yield(Mistake{Text: text + " rounded to " + dt.String(), Rounds: true, Expected: true,
+					Make: func() (Way, error) { return c.withArguments(other) }})
+			}
+			if len(names) > 1 && !try(listed(names)+" are", all) {
+				return
+			}
+			for _, name := range names {
+				if !try(name+" is", map[string]value.Value{name: all[name]}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// listed are names with commas and "and".
+func listed(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // numberIn is a floating value of an argument in place of another, nil of other values.

@@ -61,15 +61,25 @@ func readings(operand, shape []int) []strideReading {
 			if e == d+offset || shape[e] < 2 || slices.Equal(shape, operand) {
 				continue
 			}
+			due := func(i int) (at int) {
+				for k, m := range operand {
+					if m > 1 {
+						at += i / stride[k+offset] % shape[k+offset] * tensor.Numel(operand[k+1:])
+					}
+				}
+				return at
+			}
+			for _, sign := range []int{1, -1} {
+				out = append(out, strideReading{fmt.Sprintf("at the %s of the indices of dimensions %d and %d, modulo %d",
+					[...]string{"difference", "sum"}[btoi(sign > 0)], d+offset, e, size), func(i int) int {
+					at := i / stride[d+offset] % shape[d+offset]
+					by := sign * (i / stride[e] % shape[e])
+					return due(i) + (((at+by)%size+size)%size-at)*inner
+				}})
+			}
 			out = append(out, strideReading{fmt.Sprintf("along dimension %d of the result, not along %d", e, d+offset),
 				func(i int) int {
-					at := 0 // where it is due
-					for k, m := range operand {
-						if m > 1 {
-							at += i / stride[k+offset] % shape[k+offset] * tensor.Numel(operand[k+1:])
-						}
-					}
-					return at + (i/stride[e]%shape[e]%size-i/stride[d+offset]%shape[d+offset])*inner
+					return due(i) + (i/stride[e]%shape[e]%size-i/stride[d+offset]%shape[d+offset])*inner
 				}})
 		}
 	}

@@ -305,7 +305,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 			return
 		}
 		sources := append([]iter.Seq[Mistake]{c.flipped(fails), c.scaledAt(first, places[first.Target])}, sources...)
-		sources = append(sources, c.weightedParts([]Wrong{*first}, places[first.Target]))
+		sources = append(sources, c.variedAt(fails, true), c.weightedParts([]Wrong{*first}, places[first.Target]))
 		for _, source := range sources {
 			for m := range source {
 				inner := m

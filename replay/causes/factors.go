@@ -454,10 +454,25 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 			if !ok {
 				continue
 			}
-			for _, m := range flatMaps(got.Shape) {
-				if sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: m.text, Rounds: true,
-					Cost: math.Log2(float64(len(flatMaps(got.Shape)))), Make: c.resultIs(r.Target, func(i int) int {
-						return m.of(i, len(x))
+			maps := flatMaps(got.Shape)
+			cost := math.Log2(float64(len(maps)))
+			for _, m := range maps {
+				if sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: m.text, Rounds: true, Cost: cost,
+					Make: c.resultIs(r.Target, func(i int) int { return m.of(i, len(x)) })}) {
+					return
+				}
+			}
+			var p *place
+			if c.Guard(func() error { p = placeOf(got, want, r.Allowed); return nil }) != nil || p == nil {
+				continue
+			}
+			for _, m := range maps {
+				if p.sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: p.String() + ": " + m.text,
+					Rounds: true, Cost: cost + p.cost(), Make: c.resultIs(r.Target, func(i int) int {
+						if p.holds(i) {
+							return m.of(i, len(x))
+						}
+						return i
 					})}) {
 					return
 				}
@@ -478,6 +493,23 @@ func sameAt(x, y []float64, m flatMap, near float64) bool {
 		} else if off++; 20*off > len(x) || i >= m.by && i < len(x)-m.by {
 			return false
 		}
+	}
+	return moved >= leastInPart
+}
+
+// sameAt reports whether the elements of x that lie there are those of y elsewhere, and some are not those in place.
+func (p *place) sameAt(x, y []float64, m flatMap, near float64) bool {
+	moved := 0
+	size := math.Sqrt(dot(y, y) / float64(len(y)))
+	for i := range x {
+		if !p.holds(i) {
+			continue
+		}
+		j := m.of(i, len(y))
+		if !(math.Abs(x[i]-y[j]) <= near*max(size, math.Abs(y[j]))) {
+			return false
+		}
+		moved += btoi(math.Abs(x[i]-y[i]) > near*max(size, math.Abs(y[i])))
 	}
 	return moved >= leastInPart
 }
@@ -504,7 +536,7 @@ func flatMaps(shape []int) (out []flatMap) {
 				func(i, n int) int { return (i + n - s) % n }}, s},
 			flatMap{permutation{fmt.Sprintf("all elements are written %d before their place in memory", s),
 				func(i, n int) int { return (i + s) % n }}, s})
-		if 2*s > n || s < 2 {
+		if 2*s > n {
 			continue
 		}
 		out = append(out,
@@ -514,6 +546,17 @@ func flatMaps(shape []int) (out []flatMap) {
 				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }}, 2 * s},
 			flatMap{permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
 				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }}, 2 * s})
+	}
+	for lanes := 4; lanes <= 64 && lanes < n; lanes *= 2 {
+		out = append(out,
+			flatMap{permutation{fmt.Sprintf("each %d elements stand in reverse", lanes),
+				func(i, n int) int { return min(i/lanes*lanes+lanes-1-i%lanes, n-1) }}, lanes},
+			flatMap{permutation{fmt.Sprintf("of each %d elements the first repeats", lanes),
+				func(i, _ int) int { return i - i%lanes }}, 0},
+			flatMap{permutation{fmt.Sprintf("each %d elements are turned by one: the last is the first", lanes),
+				func(i, n int) int { return min(i/lanes*lanes+(i+lanes-1)%lanes, n-1) }}, lanes},
+			flatMap{permutation{fmt.Sprintf("each %d elements are turned by one: the first is the last", lanes),
+				func(i, n int) int { return min(i/lanes*lanes+(i+1)%lanes, n-1) }}, lanes})
 	}
 	for tile := 4; tile <= 4096 && tile < n; tile *= 2 {
 		if whole := n / tile * tile; whole < n {

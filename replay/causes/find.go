@@ -41,6 +41,15 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 			}
 		}
 	}
+	for i, k := range plain { // where an operand has one number, that says more
+		at := slices.IndexFunc(all, func(w Wrong) bool { return w.Target == k.Targets[0] })
+		if !k.oneNumber || at < 0 {
+			continue
+		}
+		if spot := c.atSpot(&all[at]); spot != nil {
+			plain[i].Text = spot.Text
+		}
+	}
 	if len(fails) == 0 {
 		return plain
 	}

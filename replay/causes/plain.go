@@ -231,7 +231,26 @@ func unwritten(got, want *tensor.Tensor) string {
 	if !others && got.DType.IsFloat() && first != 0 { // a factor says more
 		return ""
 	}
-	return fmt.Sprintf("all %d elements are %s", n, constant(x[0]))
+	return fmt.Sprintf("all %d elements are %s%s", n, constant(x[0]), limitNamed(x[0]))
+}
+
+// limitNamed says of which dtype a number is a limit, from which kernels start to look for a smallest or largest one;
+// empty of others.
+func limitNamed(x float64) string {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16, tensor.Float64} {
+		switch math.Abs(x) {
+		case dt.Max():
+			return fmt.Sprintf(", the %s number of %s", [...]string{"largest", "lowest"}[btoi(x < 0)], dt)
+		case dt.SmallestNormal():
+			return ", the smallest normal number of " + dt.String()
+		}
+	}
+	for bits := 31; bits < 64; bits += 32 {
+		if top := math.Ldexp(1, bits); x == top-1 || x == -top {
+			return fmt.Sprintf(", the %s number of int%d", [...]string{"largest", "lowest"}[btoi(x < 0)], bits+1)
+		}
+	}
+	return ""
 }
 
 // isOneNumber reports whether all elements of a floating value are the same finite number but 0.

@@ -257,7 +257,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptSums(fails), c.keptGradients(fails)})
-	return all, []iter.Seq[Mistake]{c.formulas(fails), c.cancelled(fails), c.ofComplex(fails), c.wholeTogether(),
+	return all, []iter.Seq[Mistake]{c.roundedNumbers(fails), c.formulas(fails), c.cancelled(fails), c.ofComplex(fails), c.wholeTogether(),
 		c.singled(),
 		c.croppedElsewhere(fails), c.chosenInPlace(fails), c.spreadSums(fails),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),

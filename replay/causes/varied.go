@@ -20,7 +20,11 @@ func (c *Search) inOwnBits(fails []Wrong) iter.Seq[Mistake] {
 
 // varied are mistakes at one step of the call's formula, or of the derivation of that: another function, another
 // operand, fewer bits, other dimensions. Few elements of each are looked at before one is tried.
-func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
+func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] { return c.variedAt(fails, false) }
+
+// variedAt are the same, of a kernel that makes them at a place only, if part is set: what they make of the elements
+// that are right says nothing.
+func (c *Search) variedAt(fails []Wrong, part bool) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		results := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
 		of := slices.IndexFunc(fails, func(w Wrong) bool {
@@ -53,7 +57,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err
 				}
-				if !c.nearer(make, &fails[of]) ||
+				if !c.nearerAt(make, &fails[of], part) ||
 					call == c.form && c.idle(m, fails) {
 					continue
 				}
@@ -70,6 +74,11 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 // wrong come near to what was recorded, and few others are farther off. It counts as one that was looked at if it
 // changes any.
 func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
+	return c.nearerAt(make, r, false)
+}
+
+// nearerAt is nearer, which does not look at elements that are right if part is set.
+func (c *Search) nearerAt(make func() (Way, error), r *Wrong, part bool) (is bool) {
 	_ = c.Guard(func() error { // what cannot be read is not
 		x, y, z := c.few(make, r.Target)
 		were, still, spoilt, moved := 0, 0, 0, len(x) == 0
@@ -81,7 +90,7 @@ func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
 			case !alike(x[i], due) && (!finite(x[i]) || !(was <= near)):
 				were++
 				still += btoi(!alike(x[i], made) && (!finite(x[i]) || !(now <= max(was/Nearness, near))))
-			default:
+			case !part:
 				spoilt += btoi(!alike(x[i], made) && !(now <= 16*near))
 			}
 		}
