@@ -174,7 +174,7 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	case dt.IsComplex() && fn.complex.f != nil:
 		return g.unlinked(applied(g, complexes, fn, fn.complex, dt, ts, in))
 	case dt.IsFloat() && fn.real.f != nil:
-		options := func() []option { return stepOptions(fn.name, len(in), dt, fn.real.f) }
+		options := func() []option { return stepOptions(fn.name, in[0], len(in), dt, fn.real.f) }
 		return g.varied(fn.name, options, shape, dt, in, func() *Value {
 			return g.unlinked(applied(g, reals, fn, fn.real, dt, ts, in))
 		})

@@ -36,6 +36,7 @@ type option struct {
 	grid *opdef.Grid // to which the step is rounded; of is nil then
 	kept []int       // the dimensions of a sum that is kept on the grid, rounded after each term; nil: it is not
 	left bool        // the step is left out
+	form string      // of namedFunction, what is taken
 	wide bool        // it has another shape, with which steps after it broadcast
 }
 
@@ -169,7 +170,7 @@ type pair struct {
 }
 
 // stepOptions are the ways in which kernels do a step of one operand or two.
-func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float64) (out []option) {
+func stepOptions(name string, x *Value, n int, dt tensor.DType, f func(v []float64) float64) (out []option) {
 	switch {
 	case n == 2:
 		out = twoOptions(name)
@@ -188,12 +189,13 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 		for _, f := range named() {
 			if f.name != name {
 				out = append(out, option{text: "the " + f.name + " of %[1]s is taken, not the %[3]s",
-					as: stepWritten(f.name, "%[1]s"),
+					as: stepWritten(f.name, "%[1]s"), form: f.name,
 					of: func(g *Graph, in []*Value) *Value { return f.of(g, in[0]) }})
 			}
 		}
 		if own := form1(name); own != nil {
 			out = append(out, otherBases(name, own)...)
+			out = append(out, tailOptions(name, x, out)...)
 			for _, form := range []string{"magnitude", "negation"} {
 				if form != name {
 					out = append(out, option{text: "the %[3]s of the " + form + " of %[1]s is taken",
@@ -388,16 +390,17 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 	return append(out, gridOptions(x.DType())...)
 }
 
-// partOptions are a reduction over part of the elements along one of the dimensions: the first ones, as many as tiles
-// hold, or the last ones. A mean may still be divided by the number of all.
+// partOptions are a reduction over part of the elements along one of the dimensions, or along the last ones as if they
+// were one: the first elements, as many as tiles hold, or the last ones. A mean may still be divided by the number of
+// all.
 func partOptions(name string, x *Value, dims []int, own func(*Graph, *Value, bool, ...int) *Value,
 	drop func(*Graph, *Value) *Value) (out []option) {
-	for _, d := range dims {
-		n := x.Shape()[d]
-		add := func(text string, start, count int, by float64) {
-			out = append(out, option{text: fmt.Sprintf("the %%[3]s of %%[1]s is that of "+text, count, n, d),
+	along := func(which string, n int, part func(g *Graph, x *Value, start, count int) *Value) {
+		add := func(end, of string, start, count int, by float64) {
+			out = append(out, option{
+				text: fmt.Sprintf("the %%[3]s of %%[1]s is that of the %s %d of %d %s%s", end, count, n, which, of),
 				of: func(g *Graph, in []*Value) *Value {
-					v := own(g, g.Narrow(in[0], d, start, count), true, dims...)
+					v := part(g, in[0], start, count)
 					if by != 1 {
 						v = g.Scale(v, by)
 					}
@@ -405,16 +408,60 @@ func partOptions(name string, x *Value, dims []int, own func(*Graph, *Value, boo
 				}})
 		}
 		for _, count := range opdef.Parts(n) {
-			part := float64(count) / float64(n)
-			add("the first %d of %d indices of dimension %d", 0, count, 1)
-			add("the last %d of %d indices of dimension %d", n-count, count, 1)
+			add("first", "", 0, count, 1)
+			add("last", "", count, n-count, 1)
 			if name == "mean" {
-				add("the first %d of %d indices of dimension %d, divided by the number of all", 0, count, part)
+				add("first", ", divided by the number of all", 0, count, float64(count)/float64(n))
+			}
+		}
+	}
+	for _, d := range dims {
+		along(fmt.Sprintf("indices of dimension %d", d), x.Shape()[d],
+			func(g *Graph, x *Value, start, count int) *Value {
+				return own(g, g.Narrow(x, d, start, count), true, dims...)
+			})
+	}
+	sorted := slices.Sorted(slices.Values(dims))
+	for k := len(sorted) - 2; k >= 0 && sorted[k]+1 == sorted[k+1]; k-- { // dimensions that follow each other
+		from, to := sorted[k], sorted[len(sorted)-1]+1
+		n := tensor.Numel(x.Shape()[from:to])
+		joined := slices.Concat(x.Shape()[:from], []int{n}, x.Shape()[to:])
+		over := append(slices.Clone(sorted[:k]), from)
+		along(fmt.Sprintf("elements of dimensions %d to %d", from, to-1), n,
+			func(g *Graph, x *Value, start, count int) *Value {
+				v := own(g, g.Narrow(g.Reshape(x, joined...), from, start, count), true, over...)
+				shape := slices.Clone(x.Shape())
+				for _, d := range dims {
+					shape[d] = 1
+				}
+				return g.Reshape(v, shape...)
+			})
+	}
+	return out
+}
+
+// tailOptions are steps of single elements that are left out, or done as another one, in the last elements along a
+// dimension, which fill no tile: a reduction after them adds up other terms there.
+func tailOptions(name string, x *Value, all []option) (out []option) {
+	for d, n := range x.Shape() {
+		for _, tail := range opdef.Remainders(n) {
+			for _, o := range all {
+				if o.of == nil || o.wide || !o.left && !slices.Contains(tailForms, o.form) || o.form == name {
+					continue
+				}
+				out = append(out, option{text: fmt.Sprintf("in the last %d of %d indices of dimension %d, ", tail, n, d) +
+					o.text, of: func(g *Graph, in []*Value) *Value {
+					due := form1(name)(g, in[0])
+					return g.Cat(d, g.Narrow(due, d, 0, n-tail), g.Narrow(o.of(g, in), d, n-tail, tail))
+				}})
 			}
 		}
 	}
 	return out
 }
+
+// tailForms are what loops over a tail take for a step.
+var tailForms = []string{"square", "magnitude", "negation", "square root"}
 
 // KeptSum is the sum of x along dimensions, which stay as one element, of a kernel that keeps it in a dtype: the terms
 // and the sum with each of them are rounded.

@@ -45,6 +45,13 @@ func TestVariations(t *testing.T) {
 		"the mean of the tanh of x runs over dimension 0, too": {top + low, 2 * (top + low), 4 * (top + low),
 			1.5 * (top + low)},
 		"the mean of the tanh of x is that of the index before along dimension 0": {2 * low, 4 * low, 8 * top, 3 * top},
+		"the mean of the tanh of x is that of the first 1 of 2 indices of dimension 1": {2 * math.Tanh(1),
+			4 * math.Tanh(1), 8 * math.Tanh(9), 3 * math.Tanh(9)},
+		"the mean of the tanh of x is that of the first 1 of 2 indices of dimension 1, divided by the number of all": {
+			math.Tanh(1), 2 * math.Tanh(1), 4 * math.Tanh(9), 1.5 * math.Tanh(9)},
+		"the exponential in the tanh of x is that to base 2": {
+			2 * mean(math.Tanh, math.Ln2, 4*math.Ln2), 4 * mean(math.Tanh, math.Ln2, 4*math.Ln2),
+			8 * mean(math.Tanh, 9*math.Ln2, 0.3*math.Ln2), 3 * mean(math.Tanh, 9*math.Ln2, 0.3*math.Ln2)},
 		"the sum of the tanh of x is taken, not the mean": {4 * top, 8 * top,
 			16 * low, 6 * low},
 	} {
@@ -61,6 +68,37 @@ func TestVariations(t *testing.T) {
 	if want := 2 * mean(func(x float64) float64 { return tensor.BFloat16.Round(math.Tanh(x)) }, 1, 4); len(bits) == 0 ||
 		math.Abs(bits[0]-want) > 1e-6 {
 		t.Errorf("rounded: got %v, want %v", bits, want)
+	}
+}
+
+// TestTails: in a tail that fills no tile, the terms of a sum are others.
+func TestTails(t *testing.T) {
+	type args struct{ X *tensor.Tensor }
+	v := []float64{1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11}
+	x := tensor.New(tensor.Float32, []int{1, 11}, v).Rounded()
+	c, err := Plan(&args{x}, func(g *Graph, a *args) Values {
+		return Values{g.Sum(g.Square(g.Arg("x", a.X)), false, 1)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]float64{}
+	for _, m := range c.Variations() {
+		plan, err := m.Plan()
+		if err != nil {
+			t.Fatal(m.Text, err)
+		}
+		got[m.Text] = values(plan.(*Call).outs[0].T)
+	}
+	for text, want := range map[string]float64{
+		"in the last 3 of 11 indices of dimension 1, the magnitude of x is taken, not the square": 204 + 30,
+		"in the last 3 of 11 indices of dimension 1, the square of x is left out":                 204 + 10,
+		"the sum of the square of x is that of the first 8 of 11 indices of dimension 1":          204,
+		"the sum of the square of x is that of the last 3 of 11 indices of dimension 1":           302,
+	} {
+		if !near64(got[text], []float64{want}) {
+			t.Errorf("%s: got %v, want %v", text, got[text], want)
+		}
 	}
 }
 

@@ -135,6 +135,17 @@ func Tails(n int) []int {
 	return out
 }
 
+// Remainders are how many of n elements lie in an incomplete tile, of vectors or blocks.
+func Remainders(n int) []int {
+	var out []int
+	for tile := 8; tile <= 128 && tile < n; tile *= 2 {
+		if rest := n % tile; rest > 0 && !slices.Contains(out, rest) {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
 // Parts are how many of n elements kernels take that lose the others: one, half of them, one tile, or all but a tail.
 func Parts(n int) []int {
 	var out []int

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -564,6 +565,14 @@ func (c *Search) roundedNumbers(fails []Wrong) iter.Seq[Mistake] {
 			if len(names) > 1 && !try(listed(names)+" are", all) {
 				return
 			}
+			for i := range names {
+				rest := slices.Delete(slices.Clone(names), i, i+1)
+				some := maps.Clone(all)
+				delete(some, names[i])
+				if len(rest) > 1 && !try(listed(rest)+" are", some) {
+					return
+				}
+			}
 			for _, name := range names {
 				if !try(name+" is", map[string]value.Value{name: all[name]}) {
 					return
@@ -1099,26 +1108,30 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 		last := len(shape) - 1
 		rows := tensor.Numel(shape[:last])
 		each := rows / max(shape[0], 1) // of a batch
-		leaving := func(which, what string, n, inner, from, to int) bool {
-			return yield(Mistake{
-				Text: fmt.Sprintf("the %s %d of %d %s of the incoming gradient are left out", which, to-from, n, what),
+		counting := func(text string, n, inner, from, to int, times float64) bool {
+			return yield(Mistake{Text: text,
 				Make: c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
 					if t.Numel() != tensor.Numel(shape) {
 						return t
 					}
 					return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
 						for i := range dst {
+							dst[i] = src[0][i]
 							if at := (lo + i) / inner % n; at >= from && at < to {
-								dst[i] = 0
-							} else {
-								dst[i] = src[0][i]
+								dst[i] = asOften(times, src[0][i])
 							}
 						}
 					}, t)
 				})})
 		}
 		without := func(what string, n, inner, part int) bool {
-			return leaving("last", what, n, inner, n-part, n) && leaving("first", what, n, inner, 0, part)
+			text := func(which, how string) string {
+				return fmt.Sprintf("the %s %d of %d %s of the incoming gradient %s", which, part, n, what, how)
+			}
+			return counting(text("last", "are left out"), n, inner, n-part, n, 0) &&
+				counting(text("first", "are left out"), n, inner, 0, part, 0) &&
+				counting(text("last", "count twice"), n, inner, n-part, n, 2) &&
+				counting(text("first", "count twice"), n, inner, 0, part, 2)
 		}
 		for _, tail := range tails(rows, each, rows-each) {
 			if each > 1 && tail%each == 0 && rows%each == 0 {
@@ -1137,6 +1150,14 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// asOften is x as often as it counts: 0 if it does not, also where it is not finite.
+func asOften(times, x float64) float64 {
+	if times == 0 {
+		return 0
+	}
+	return times * x
 }
 
 // tails are how many of n kernels leave out at an end: some, an incomplete tile or the last one, all but the first

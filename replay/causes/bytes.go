@@ -29,6 +29,14 @@ func asOtherDTypes(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
+// asHalves are whole numbers whose bytes are read as those of half as many bits.
+func asHalves(t *tensor.Tensor) []transformation {
+	if !t.DType.IsIntegral() {
+		return nil
+	}
+	return asOtherDTypes(t)
+}
+
 // writtenAsOtherDTypes are the bytes of another dtype that are written for a tensor's elements.
 func writtenAsOtherDTypes(t *tensor.Tensor) (all []transformation) {
 	dt := t.DType

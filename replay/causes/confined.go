@@ -79,7 +79,21 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 				p.indices[d] = append(p.indices[d], i)
 			}
 		}
+		p.indices[d] = filled(p.indices[d])
 		box *= len(p.indices[d])
+	}
+	if math.IsInf(p.cost(), 1) { // some of these indices have no order: all of the dimension
+		q := &place{shape: shape, from: p.from, to: p.to, indices: slices.Clone(p.indices)}
+		of := 1
+		for d, at := range q.indices {
+			if _, ok := progression(at); !ok && len(at) > fewIndices {
+				q.indices[d] = upTo(0, shape[d])
+			}
+			of *= len(q.indices[d])
+		}
+		if few*held >= of && !nearlyAll(of, n) {
+			p, box = q, of
+		}
 	}
 	// Elements that are due to be small leave gaps between indices, not in a run.
 	if run := p.to - p.from; run < box || 2*run <= 3*held && math.IsInf(p.cost(), 1) {
@@ -89,6 +103,31 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 		return atEdges(shape, few, holds)
 	}
 	return p
+}
+
+// filled are indices with those between them where a few are missing that all others step over: there, what is wrong
+// may be right by chance.
+func filled(at []int) []int {
+	step := 0
+	for i := 1; i < len(at); i++ {
+		for a, b := at[i]-at[0], step; ; a, b = b, a%b { // the greatest common divisor
+			if b == 0 {
+				step = a
+				break
+			}
+		}
+	}
+	if step == 0 {
+		return at
+	}
+	if n := (at[len(at)-1]-at[0])/step + 1; n > len(at) && 4*len(at) >= 3*n && len(at) > fewIndices {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = at[0] + i*step
+		}
+		return out
+	}
+	return at
 }
 
 // nearlyAll reports whether elements that are no part of a place are too few to tell one: they are neither a quarter of
@@ -304,7 +343,15 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 		if first == nil {
 			return
 		}
+		for m := range c.copiedAt(first, places[first.Target]) {
+			if !yield(m) {
+				return
+			}
+		}
 		sources := append([]iter.Seq[Mistake]{c.flipped(fails), c.scaledAt(first, places[first.Target])}, sources...)
+		if results {
+			sources = append(sources, c.formulas(fails))
+		}
 		sources = append(sources, c.variedAt(fails, true), c.weightedParts([]Wrong{*first}, places[first.Target]))
 		for _, source := range sources {
 			for m := range source {
@@ -327,11 +374,6 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 				if !yield(m) {
 					return
 				}
-			}
-		}
-		for m := range c.copiedAt(first, places[first.Target]) {
-			if !yield(m) {
-				return
 			}
 		}
 	}

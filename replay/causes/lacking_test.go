@@ -138,8 +138,8 @@ func TestArgumentsOfScalars(t *testing.T) {
 		1.0, 2.0, 1e-6, true)
 	fails := failing(outs[0], outs[0], func(x float64) float64 { return x + 1 })
 	all, _ := c.Mistakes(fails)
-	if !slices.Contains(texts(all[0]), "swap is False, not True") {
-		t.Error(texts(all[0]))
+	if !slices.Contains(texts(all[1]), "swap is False, not True") {
+		t.Error(texts(all[1]))
 	}
 }
 

@@ -237,7 +237,7 @@ type Cause struct {
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	if onlyNumbers(fails) {
 		// another argument comes first: one number has few bits to tell steps apart
-		all = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.formulas(fails), c.varied(fails)}
+		all = []iter.Seq[Mistake]{c.misread(asHalves), c.wrongArguments(), c.declared(), c.formulas(fails), c.varied(fails)}
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(), c.incompleteTiles(),
@@ -252,6 +252,9 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.byResults(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
+	if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Got != nil && w.Got.DType.IsIntegral() }) {
+		all = append(all, c.altered(fails, wrapping)) // few numbers show it
+	}
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
 		[]iter.Seq[Mistake]{c.plainFactors(fails)},
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
@@ -289,7 +292,7 @@ func onlyNumbers(fails []Wrong) bool {
 	return !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 })
 }
 
-const ofNumbers = 4
+const ofNumbers = 5
 
 // upTo are the numbers from lo to below hi.
 func upTo(lo, hi int) []int {

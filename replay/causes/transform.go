@@ -497,14 +497,30 @@ func ofIntegers(n int) []transformation {
 		all = append(all, ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
 			func(_ int, x int64) int64 { return x & (mod - 1) }))
 	}
+	all = append(all, wraps()...)
 	for _, bits := range []int{8, 16, 32} {
 		top := int64(1)<<(bits-1) - 1
-		all = append(all, ofWhole(fmt.Sprintf("%%s wraps at %d bits", bits),
-			func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) }),
-			ofWhole(fmt.Sprintf("%%s is limited to the numbers of int%d", bits),
-				func(_ int, x int64) int64 { return min(max(x, -top-1), top) }))
+		all = append(all, ofWhole(fmt.Sprintf("%%s is limited to the numbers of int%d", bits),
+			func(_ int, x int64) int64 { return min(max(x, -top-1), top) }))
 	}
 	return all
+}
+
+// wraps are whole numbers that wrap at fewer bits.
+func wraps() (all []transformation) {
+	for _, bits := range []int{8, 16, 32} {
+		all = append(all, ofWhole(fmt.Sprintf("%%s wraps at %d bits", bits),
+			func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) }))
+	}
+	return all
+}
+
+// wrapping are whole numbers that wrap: sums that are kept in fewer bits.
+func wrapping(t *tensor.Tensor) []transformation {
+	if t.DType == tensor.Bool || !t.DType.IsIntegral() {
+		return nil
+	}
+	return wraps()
 }
 
 // conjugateTaken is said of a conjugate that is not due, takenForNaN at the end of numbers that are lost.
