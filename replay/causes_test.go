@@ -1067,7 +1067,7 @@ func TestCausesOfResults(t *testing.T) {
 				return load(x)[i]
 			}
 			return v[i]
-		}), "at index 5 of dimension 0, indices 16 to 19 of dimension 1: alpha is 0, not 1"},
+		}), "at index 5 of dimension 0, indices 16 to 19 of dimension 1: it is self"},
 		{"torch.matmul", []value.Value{square, square}, edited(run("torch.matmul", square, square),
 			func(i int, v []float64) float64 { return v[i] + load(square)[i] }), "self is added"},
 		{"torch.matmul", []value.Value{square, square}, edited(run("torch.matmul", square, square),

@@ -70,8 +70,8 @@ func readings(operand, shape []int) []strideReading {
 				return at
 			}
 			for _, sign := range []int{1, -1} {
-				out = append(out, strideReading{fmt.Sprintf("at the %s of the indices of dimensions %d and %d, modulo %d",
-					[...]string{"difference", "sum"}[btoi(sign > 0)], d+offset, e, size), func(i int) int {
+				out = append(out, strideReading{fmt.Sprintf("at i %c j modulo %d, of the indices i of dimension %d and "+
+					"j of dimension %d", "-+"[btoi(sign > 0)], size, d+offset, e), func(i int) int {
 					at := i / stride[d+offset] % shape[d+offset]
 					by := sign * (i / stride[e] % shape[e])
 					return due(i) + (((at+by)%size+size)%size-at)*inner

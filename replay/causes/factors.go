@@ -467,7 +467,7 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 				continue
 			}
 			for _, m := range maps {
-				if p.sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: p.String() + ": " + m.text,
+				if !m.shift && p.sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: p.String() + ": " + m.text,
 					Rounds: true, Cost: cost + p.cost(), Make: c.resultIs(r.Target, func(i int) int {
 						if p.holds(i) {
 							return m.of(i, len(x))
@@ -517,7 +517,8 @@ func (p *place) sameAt(x, y []float64, m flatMap, near float64) bool {
 // A flatMap is how elements are read in row-major order: how far from their place, or in blocks of how many.
 type flatMap struct {
 	permutation
-	by int
+	by    int
+	shift bool // of elements that follow each other: a run of them has a mistake of its own
 }
 
 // flatMaps are the wrong places in row-major order at which elements of a shape are read.
@@ -533,36 +534,36 @@ func flatMaps(shape []int) (out []flatMap) {
 		}
 		out = append(out,
 			flatMap{permutation{fmt.Sprintf("all elements are written %d further in memory", s),
-				func(i, n int) int { return (i + n - s) % n }}, s},
+				func(i, n int) int { return (i + n - s) % n }}, s, true},
 			flatMap{permutation{fmt.Sprintf("all elements are written %d before their place in memory", s),
-				func(i, n int) int { return (i + s) % n }}, s})
+				func(i, n int) int { return (i + s) % n }}, s, true})
 		if 2*s > n {
 			continue
 		}
 		out = append(out,
 			flatMap{permutation{fmt.Sprintf("of each two blocks of %d elements the second repeats the first", s),
-				func(i, _ int) int { return i - i/s%2*s }}, s},
+				func(i, _ int) int { return i - i/s%2*s }}, s, false},
 			flatMap{permutation{fmt.Sprintf("of each two blocks of %d elements the first repeats the second", s),
-				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }}, 2 * s},
+				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }}, 2 * s, false},
 			flatMap{permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
-				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }}, 2 * s})
+				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }}, 2 * s, false})
 	}
 	for lanes := 4; lanes <= 64 && lanes < n; lanes *= 2 {
 		out = append(out,
 			flatMap{permutation{fmt.Sprintf("each %d elements stand in reverse", lanes),
-				func(i, n int) int { return min(i/lanes*lanes+lanes-1-i%lanes, n-1) }}, lanes},
+				func(i, n int) int { return min(i/lanes*lanes+lanes-1-i%lanes, n-1) }}, lanes, false},
 			flatMap{permutation{fmt.Sprintf("of each %d elements the first repeats", lanes),
-				func(i, _ int) int { return i - i%lanes }}, 0},
+				func(i, _ int) int { return i - i%lanes }}, 0, false},
 			flatMap{permutation{fmt.Sprintf("each %d elements are turned by one: the last is the first", lanes),
-				func(i, n int) int { return min(i/lanes*lanes+(i+lanes-1)%lanes, n-1) }}, lanes},
+				func(i, n int) int { return min(i/lanes*lanes+(i+lanes-1)%lanes, n-1) }}, lanes, false},
 			flatMap{permutation{fmt.Sprintf("each %d elements are turned by one: the first is the last", lanes),
-				func(i, n int) int { return min(i/lanes*lanes+(i+1)%lanes, n-1) }}, lanes})
+				func(i, n int) int { return min(i/lanes*lanes+(i+1)%lanes, n-1) }}, lanes, false})
 	}
 	for tile := 4; tile <= 4096 && tile < n; tile *= 2 {
 		if whole := n / tile * tile; whole < n {
 			out = append(out, flatMap{permutation{fmt.Sprintf("the last %d elements, behind a multiple of %d, hold what is "+
 				"due from the last %[2]d on", n-whole, tile),
-				func(i, n int) int { return i - btoi(i >= whole)*(tile-n+whole) }}, 0})
+				func(i, n int) int { return i - btoi(i >= whole)*(tile-n+whole) }}, 0, false})
 		}
 	}
 	return append(out, transposedTiles(shape)...)
@@ -582,7 +583,7 @@ func transposedTiles(shape []int) (out []flatMap) {
 			func(i, _ int) int {
 				r, c := i/cols, i%cols
 				return (r-r%tile+c%tile)*cols + c - c%tile + r%tile
-			}}, 0})
+			}}, 0, false})
 	}
 	return out
 }

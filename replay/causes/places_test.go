@@ -57,7 +57,7 @@ func TestSkewed(t *testing.T) {
 	for i := range want {
 		want[i] = v[i] + w[(i%4+i/4)%4]
 	}
-	same64(t, "skewed", made(t, c.misbroadcast(), "other is read at the sum of the indices of dimensions 1 and 0, modulo 4",
+	same64(t, "skewed", made(t, c.misbroadcast(), "other is read at i + j modulo 4, of the indices i of dimension 1 and j of dimension 0",
 		"output[0]", outs[0]), want)
 }
 
