@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 )
@@ -54,6 +55,7 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 			if !ok || len(up) == 0 || up[0] == nil {
 				continue
 			}
+			want = c.knownMask(g, want)
 			got, due, of = g, want, want
 			all = []drawnMistake{{"the gradient is not multiplied by 1/(1-p)", 1 - p, false, false},
 				{"the gradient is multiplied by 1/(1-p) twice", 1 / (1 - p), false, false},
@@ -82,6 +84,23 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 		}
 	}
 	return found
+}
+
+// knownMask is what is due of a gradient of a dropout, whose mask its result tells. Where the operand is 0, as after a
+// relu, it does not: what is recorded as dropped is due so there.
+func (c *Call) knownMask(got, due *tensor.Tensor) *tensor.Tensor {
+	operands := c.bound.Tensors()
+	if len(operands) == 0 || !got.DType.IsFloat() || !operands[0].Tensor.DType.IsFloat() ||
+		!slices.Equal(got.Shape, due.Shape) || !slices.Equal(got.Shape, operands[0].Tensor.Shape) {
+		return due
+	}
+	return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
+		for i := range dst {
+			if dst[i] = src[0][i]; src[1][i] == 0 && src[2][i] == 0 {
+				dst[i] = 0
+			}
+		}
+	}, due, got, operands[0].Tensor)
 }
 
 // probability is the probability of a dropout, from its argument.

@@ -449,8 +449,8 @@ func tailOptions(name string, x *Value, all []option) (out []option) {
 				if o.of == nil || o.wide || !o.left && !slices.Contains(tailForms, o.form) || o.form == name {
 					continue
 				}
-				out = append(out, option{text: fmt.Sprintf("in the last %d of %d indices of dimension %d, ", tail, n, d) +
-					o.text, of: func(g *Graph, in []*Value) *Value {
+				where := fmt.Sprintf("in the last %d of %d indices of dimension %d, ", tail, n, d)
+				out = append(out, option{text: where + o.text, of: func(g *Graph, in []*Value) *Value {
 					due := form1(name)(g, in[0])
 					return g.Cat(d, g.Narrow(due, d, 0, n-tail), g.Narrow(o.of(g, in), d, n-tail, tail))
 				}})

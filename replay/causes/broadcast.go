@@ -70,8 +70,9 @@ func readings(operand, shape []int) []strideReading {
 				return at
 			}
 			for _, sign := range []int{1, -1} {
-				out = append(out, strideReading{fmt.Sprintf("at i %c j modulo %d, of the indices i of dimension %d and "+
-					"j of dimension %d", "-+"[btoi(sign > 0)], size, d+offset, e), func(i int) int {
+				text := fmt.Sprintf("at i %c j modulo %d, of the indices i of dimension %d and j of dimension %d",
+					"-+"[btoi(sign > 0)], size, d+offset, e)
+				out = append(out, strideReading{text, func(i int) int {
 					at := i / stride[d+offset] % shape[d+offset]
 					by := sign * (i / stride[e] % shape[e])
 					return due(i) + (((at+by)%size+size)%size-at)*inner

@@ -450,7 +450,7 @@ func (c *Search) expressible(fails []Wrong) *expressible {
 func (c *Search) ofElements(r *Wrong) *expressible {
 	got, want, ok := r.Pair()
 	if !ok || got.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand ||
-		got.Numel() < leastInNarrow {
+		got.Numel() < leastOfElements(got.DType) {
 		return nil
 	}
 	e := &expressible{target: r.Target, got: got, want: want}
@@ -727,6 +727,14 @@ func (v *elementwise) are(f func(x, y float64) float64, dt tensor.DType) bool {
 		}
 	}
 	return v.nearly(f, dt, eps, 0)
+}
+
+// leastOfElements is how many elements a function is looked for in: more where each holds few bits.
+func leastOfElements(dt tensor.DType) int {
+	if dt.IsReduced() {
+		return leastInNarrow
+	}
+	return 2 * leastInPart
 }
 
 // nearly is are with the error up to which elements may be what f gives, relative to them, or to size.

@@ -21,7 +21,8 @@ func TestRoundedNumbers(t *testing.T) {
 	if all := texts(c.roundedNumbers(fails)); len(all) > 0 {
 		t.Error("0.25 has few bits: ", all)
 	}
-	c, _ = searched(t, "torch.nn.functional.batch_norm", rows(2, 3, 4), rows(3, 4), opdefOnes(4), nil, nil, true, 0.1, 1e-5)
+	c, _ = searched(t, "torch.nn.functional.batch_norm", rows(2, 3, 4), rows(3, 4), opdefOnes(4), nil, nil, true,
+		0.1, 1e-5)
 	all := texts(c.roundedNumbers(fails))
 	if !slices.Contains(all, "momentum and eps are rounded to float16") ||
 		!slices.Contains(all, "eps is rounded to bfloat16") {
@@ -57,8 +58,8 @@ func TestSkewed(t *testing.T) {
 	for i := range want {
 		want[i] = v[i] + w[(i%4+i/4)%4]
 	}
-	same64(t, "skewed", made(t, c.misbroadcast(), "other is read at i + j modulo 4, of the indices i of dimension 1 and j of dimension 0",
-		"output[0]", outs[0]), want)
+	text := "other is read at i + j modulo 4, of the indices i of dimension 1 and j of dimension 0"
+	same64(t, "skewed", made(t, c.misbroadcast(), text, "output[0]", outs[0]), want)
 }
 
 // TestFilled: indices that others step over have few gaps.

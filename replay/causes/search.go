@@ -237,7 +237,8 @@ type Cause struct {
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	if onlyNumbers(fails) {
 		// another argument comes first: one number has few bits to tell steps apart
-		all = []iter.Seq[Mistake]{c.misread(asHalves), c.wrongArguments(), c.declared(), c.formulas(fails), c.varied(fails)}
+		all = []iter.Seq[Mistake]{c.misread(asHalves), c.wrongArguments(), c.declared(), c.formulas(fails),
+			c.varied(fails)}
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(), c.incompleteTiles(),
@@ -260,7 +261,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptSums(fails), c.keptGradients(fails)})
-	return all, []iter.Seq[Mistake]{c.roundedNumbers(fails), c.formulas(fails), c.cancelled(fails), c.ofComplex(fails), c.wholeTogether(),
+	return all, []iter.Seq[Mistake]{c.roundedNumbers(fails), c.formulas(fails), c.cancelled(fails),
+		c.ofComplex(fails), c.wholeTogether(),
 		c.singled(),
 		c.croppedElsewhere(fails), c.chosenInPlace(fails), c.spreadSums(fails),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
