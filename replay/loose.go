@@ -238,9 +238,25 @@ func (c *Call) blame(o *Outcome, mistake string, targets []string) bool {
 				"reproduced if %s", x.Loose, x.Numel, tensor.ShapeString(x.WorstIndex), short(x.Actual),
 				short(x.Expected), r.Mistake)
 			r.Compared.Verdict, r.Compared.Reason = r.Verdict, r.Reason
+			o.sameOnSecond(r)
 		}
 	}
 	return true
+}
+
+// sameOnSecond gives the value of a second device the verdict of that of the first one, r, if it is the same: only the
+// mistakes of the first device are looked for.
+func (o *Outcome) sameOnSecond(r *Result) {
+	if r.Against == nil || r.Against.Apart != 0 {
+		return
+	}
+	for i := range o.Results {
+		s := &o.Results[i]
+		if s.Device != "" && s.Compared != nil && s.Phase == r.Phase && s.Target == r.Target && s.Layout == r.Layout {
+			s.Verdict, s.Mistake, s.Reason = r.Verdict, r.Mistake, fmt.Sprintf("on %s: %s", s.Device, r.Reason)
+			s.Compared.Verdict, s.Compared.Reason = r.Verdict, s.Reason
+		}
+	}
 }
 
 const (

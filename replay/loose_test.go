@@ -96,6 +96,46 @@ func TestLoose(t *testing.T) {
 	}
 }
 
+// A givingDevice gives a tensor as the result of any call.
+type givingDevice struct{ out *tensor.Tensor }
+
+func (d givingDevice) Run(*replay.DeviceCall) *replay.DeviceRun {
+	return &replay.DeviceRun{Functions: []string{"gelu"}, Outputs: []*tensor.Tensor{d.out}}
+}
+
+// TestLooseOnTwoDevices: where a mistake makes a failure of what one device gave, a second one that gave the same bits
+// fails, too. One that gave others keeps its own verdict.
+func TestLooseOnTwoDevices(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	const dt, n = tensor.BFloat16, 48 * 80
+	v, quick, right := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range v {
+		v[i] = dt.Round(r.NormFloat64())
+		quick[i] = v[i] * dt.Round(1/(1+math.Exp(-dt.Round(1.702*v[i]))))
+		right[i] = v[i] / 2 * (1 + math.Erf(v[i]/math.Sqrt2))
+	}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(dt, []int{48, 80}, v).Rounded() }
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "input.pth"), "torch.nn.functional.gelu", []value.Value{of(v)})
+	e := entries(t, dir)[0]
+	for second, want := range map[*tensor.Tensor]verdict.Verdict{of(quick): verdict.Fail, of(right): verdict.Pass} {
+		opt := options(t)
+		opt.Device = givingDevice{of(quick)}
+		opt.Against = &replay.Rival{Device: givingDevice{second}, Name: "other"}
+		call := replay.Open(e, opt)
+		for _, res := range call.Compare().Results {
+			if is := map[string]verdict.Verdict{"": verdict.Fail, "other": want}[res.Device]; res.Verdict != is {
+				t.Errorf("device %q is %s, want %s: %s", res.Device, res.Verdict, is, res.Reason)
+			}
+			if res.Device != "" && want == verdict.Fail && (!strings.HasPrefix(res.Reason, "on other: ") ||
+				!strings.Contains(res.Reason, "quick_gelu")) {
+				t.Errorf("the reason is %q", res.Reason)
+			}
+		}
+		call.Close()
+	}
+}
+
 // TestLooseProducts: a linear layer of bfloat16 whose errors a coarse sum would explain fails where an operand of
 // 8 bits or a factor explains them to rounding. Numbers that are rounded to bfloat16 are no mistake.
 func TestLooseProducts(t *testing.T) {

@@ -50,7 +50,7 @@ type Order string
 // The orders of findings.
 const (
 	OrderExecution Order = "order" // per process, of the first of each kind
-	OrderWorst     Order = "worst" // what is worst first: nan where a number is due, then by ulp
+	OrderWorst     Order = "worst" // what is worst first: nan where a number is due, then by error
 	OrderOp        Order = "op"    // by name
 )
 
@@ -313,16 +313,20 @@ func btoi(b bool) int {
 	return 0
 }
 
-// severity orders results of equal verdict: by the distance of the worst element, which all screens show, with elements
-// that are not finite on one side alone before all others.
-func (r *Result) severity() float64 {
-	switch {
-	case r.Mismatch == nil || *r.Mismatch == 0:
-		return -1
-	case r.MaxULP == nil:
-		return math.Inf(1)
+// severity orders results of equal verdict: elements that are not finite on one side alone go before all others, then by
+// the error in percent that all screens show, then by the distance of the worst element.
+func (r *Result) severity() []float64 {
+	if r.Mismatch == nil || *r.Mismatch == 0 {
+		return []float64{-1}
 	}
-	return float64(*cmp.Or(r.WorstULP, r.MaxULP))
+	if r.MaxULP == nil {
+		return []float64{math.Inf(1)}
+	}
+	relative := -1.0
+	if r.RelativeError != nil {
+		relative = float64(*r.RelativeError)
+	}
+	return []float64{0, relative, float64(*cmp.Or(r.WorstULP, r.MaxULP))}
 }
 
 // class orders findings by what they ask of the reader: a wrong result, also one that was wrong, or a device that
@@ -338,16 +342,15 @@ func (f *Finding) class() int {
 }
 
 func compareWorst(a, b *Finding) int {
-	severity := func(f *Finding) float64 {
-		most := -1.0
+	severity := func(f *Finding) (most []float64) {
 		for _, r := range f.Results {
-			if r.listed() {
-				most = max(most, r.severity())
+			if x := r.severity(); r.listed() && slices.Compare(x, most) > 0 {
+				most = x
 			}
 		}
 		return most
 	}
-	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), cmp.Compare(severity(b), severity(a)))
+	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), slices.Compare(severity(b), severity(a)))
 }
 
 // Kinds yields the first finding of each kind, in the order in which they are printed.

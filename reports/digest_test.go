@@ -207,6 +207,13 @@ func TestDigestOrders(t *testing.T) {
 	far.Results[0].Mismatch, far.Results[0].MaxULP = &one, Num(1e9)
 	near := wrong("torch.a", 2, 7, "output[0]", "near")
 	near.Results[0].Mismatch, near.Results[0].MaxULP, near.Results[0].WorstULP = &one, Num(1e12), Num(9)
+	small := *far.Results[0]
+	small.Op, small.ForwardID, small.RelativeError, small.WorstULP = "torch.b", new(4), Num(0.01), Num(1e9)
+	large := small
+	large.Op, large.ForwardID, large.RelativeError, large.WorstULP = "torch.c", new(5), Num(0.5), Num(3)
+	if x, y := NewFinding([]*Result{&small}), NewFinding([]*Result{&large}); compareWorst(x, y) <= 0 {
+		t.Error("an error of 1 % goes before one of 50 %")
+	}
 	nan := wrong("torch.nan", 3, 7, "output[0]", "nan")
 	nan.Results[0].Mismatch = &one
 	for order, want := range map[Order]string{OrderExecution: "far a nan", OrderWorst: "nan far a", OrderOp: "a far nan"} {
@@ -245,6 +252,22 @@ func TestDigestMany(t *testing.T) {
 	}
 	if !strings.Contains(got, "\x1b[1;31mFAIL") || strings.Contains(digest(Style{}, OrderExecution, fs...), "\x1b") {
 		t.Error("colours do not follow the style")
+	}
+}
+
+// TestWorstValues: of a call with many wrong values the worst are printed, in their order.
+func TestWorstValues(t *testing.T) {
+	f := wrong("torch._fused_adamw_", 1, 7, "input[0]", "off")
+	for i := range 20 {
+		r := *f.Results[0]
+		r.Target, r.RelativeError = fmt.Sprintf("input[%d]", i), Num(float64(i)/100)
+		f.Results = append(f.Results, &r)
+	}
+	f.Results = f.Results[1:]
+	got := digest(Style{}, OrderExecution, f)
+	if !strings.Contains(got, "  input[12] fail") || !strings.Contains(got, "  input[19] fail") ||
+		strings.Contains(got, "  input[11] fail") || strings.Index(got, "input[12]") > strings.Index(got, "input[19]") {
+		t.Errorf("not the worst ones:\n%s", got)
 	}
 }
 

@@ -58,7 +58,7 @@ func (f *Finding) Notes() (notes []string) {
 
 // ReplacedText says that a function of the program is in the place of torch's, and where it is defined.
 func ReplacedText(op, by, at string) string {
-	text := Name(op) + " is not torch's own here: replaced by " + Name(by)
+	text := Name(op) + " is not " + OwnFunction(op) + " here: replaced by " + Name(by)
 	if at != "" {
 		text += " of " + OneLine(at)
 	}
@@ -306,21 +306,24 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	return err
 }
 
-// writeValues prints the first values that say something, a line each, and how many more there are. An argument that a
+// writeValues prints the worst values that say something, a line each, and how many more there are. An argument that a
 // call leaves as it was is recorded before and after it: what is the same of both is printed once.
 func (f *Finding) writeValues(w io.Writer, st Style) {
 	more := f.more
 	said := map[string]bool{}
-	for _, r := range f.Results {
-		if r.Verdict == verdict.Pass && r.Reason == "" {
-			continue
-		}
+	shown := f.told()
+	if !st.Tables && len(shown) > shownValues {
+		shown = slices.SortedStableFunc(slices.Values(shown), func(a, b *Result) int {
+			return btoi(worse(b, a)) - btoi(worse(a, b))
+		})[:shownValues]
+	}
+	for _, r := range f.told() {
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
 		line := OneLine(string(r.Verdict) + r.What() + ": " + r.Reason)
 		if said[head+line] {
 			continue
 		}
-		if len(said) >= shownValues && !st.Tables {
+		if !slices.Contains(shown, r) {
 			more++
 			continue
 		}
@@ -332,6 +335,13 @@ func (f *Finding) writeValues(w io.Writer, st Style) {
 	if text := moreValues(more); text != "" {
 		fmt.Fprintf(w, "  and      %s\n", text)
 	}
+}
+
+// told are the values that say something.
+func (f *Finding) told() []*Result {
+	return slices.DeleteFunc(slices.Clone(f.Results), func(r *Result) bool {
+		return r.Verdict == verdict.Pass && r.Reason == ""
+	})
 }
 
 // shownCauses is how many causes of a finding are printed.

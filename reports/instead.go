@@ -23,7 +23,7 @@ func InsteadText(by, at string, ran []string) string {
 	if len(ran) > 1 || !strings.Contains(ran[0], ".") { // of a library
 		return text + "; this ran " + strings.Join(ran, ", ")
 	}
-	text += "; this ran torch's own"
+	text += "; this ran " + OwnFunction(ran[0])
 	switch function := FunctionPath(by, at); {
 	case function == "":
 		return text + ", since no flag can name the recorded one"
@@ -34,6 +34,19 @@ func InsteadText(by, at string, ran []string) string {
 			ran[0], function)
 	default:
 		return fmt.Sprintf("%s: --map-function %s=%s runs the recorded one", text, ran[0], function)
+	}
+}
+
+// OwnFunction says whose function has the name of an operator: "torch's own", "mylib's own".
+func OwnFunction(op string) string {
+	op = strings.TrimPrefix(op, "torch.ops.")
+	switch owner, _, _ := strings.Cut(op, "."); owner {
+	case "__main__":
+		return "the program's own"
+	case "aten", "prims":
+		return "torch's own"
+	default:
+		return OneLine(owner) + "'s own"
 	}
 }
 

@@ -29,6 +29,8 @@ func TestInsteadText(t *testing.T) {
 		{"k;rm -rf x.ln", "", []string{ln}, "recorded with k;rm -rf x.ln; this ran torch's own, since no flag can name the " +
 			"recorded one"},
 		{"kernels.layer_norm", "", []string{"diopiLayerNorm"}, "recorded with kernels.layer_norm; this ran diopiLayerNorm"},
+		{"kernels.norm", "", []string{"torch.ops.mylib.norm"}, "recorded with kernels.norm; this ran mylib's own: " +
+			"--map-function torch.ops.mylib.norm=kernels:norm runs the recorded one"},
 		{"kernels.layer_norm", "", []string{"kernels:layer_norm"}, ""}, // as the user asked
 		{"kernels.layer_norm", "", nil, ""},                            // nothing ran
 	} {

@@ -100,6 +100,9 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	return exitWith(exit)
 }
 
+// maxReduction is the size of what reduce says of a call, in bytes.
+const maxReduction = 1 << 16
+
 // freeName is a name in the working directory that no file has: bug.zip, bug-2.zip, ...
 func freeName(name, ext string) string {
 	free := name + ext
@@ -148,6 +151,9 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	known := func(r *reports.Result) bool { return r.RecordedOn != "" }
 	if i := slices.IndexFunc(found.Results, known); i >= 0 && o.none() {
 		report.Versions = append(report.Versions, "recorded on "+reports.OneLine(found.Results[i].RecordedOn))
+	}
+	if text, err := smallfile.Read(filepath.Join(e.Dir, reductionFile), maxReduction); err == nil && capture.Marked(e.Dir) {
+		report.Reduction = string(text)
 	}
 	report.Again, report.Outcome = o.repro(report.Operators), outcome
 	if o.out == "" {

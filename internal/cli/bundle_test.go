@@ -36,7 +36,7 @@ func TestBundleReplaced(t *testing.T) {
 	for name, want := range map[string]string{
 		"README.md":           "repeat.py --device cpu --function mymod:fast_gelu\n",
 		"expected/names.json": `"function":"mymod:fast_gelu"`,
-		"repeat.py":           `runs torch's own" +`,
+		"repeat.py":           `This runs {own_function(call['name'])}" +`,
 	} {
 		found := false
 		for path, text := range files {

@@ -45,7 +45,8 @@ type deviceFlags struct {
 	// functions: those of --map-function are of the first device only, else both would run the same kernel.
 	against, againstPython string
 	againstMaps            map[string]string
-	locked                 bool // this process holds the device already
+	againstImports         []string // its modules, none for those of --torch-import
+	locked                 bool     // this process holds the device already
 
 	fallbackSource string // the flag or variable that says what falls back
 	// Of what falls back; nil: nothing does.
@@ -165,6 +166,8 @@ func (d *deviceFlags) addAgainst(cmd *cobra.Command, help string) {
 	f.StringVar(&d.against, "against-device", "", help)
 	f.StringVar(&d.againstPython, "against-python", "",
 		"run --against-device torch:DEVICE with this `PROGRAM` (default: that of --python)")
+	f.StringSliceVar(&d.againstImports, "against-torch-import", nil,
+		"import this `MODULE` to add --against-device torch:DEVICE to PyTorch (default: those of --torch-import)")
 	f.StringToStringVar(&d.againstMaps, "against-map-function", nil,
 		"call another function for an operator on --against-device torch:DEVICE (default: torch's own): "+
 			"`NAME=MODULE:FUNCTION`")
@@ -192,6 +195,9 @@ func (d *deviceFlags) second() *deviceFlags {
 	s.device, s.against = d.against, d.device
 	s.locked = deviceName(d.device) == deviceName(d.against)
 	s.torch.python, s.torch.maps = cmp.Or(d.againstPython, d.torch.python), d.againstMaps
+	if len(d.againstImports) > 0 {
+		s.torch.imports = d.againstImports
+	}
 	return &s
 }
 
@@ -206,7 +212,7 @@ func (d *deviceFlags) ranInstead(names [2]string, measured func(op string) bool)
 		if !isTorch(device) {
 			return "the library's own function"
 		}
-		return cmp.Or(maps[op], "torch's own function")
+		return cmp.Or(maps[op], reports.OwnFunction(op)+" function")
 	}
 	for _, op := range slices.Sorted(maps.Keys(all)) {
 		if measured(op) {
@@ -220,7 +226,8 @@ func (d *deviceFlags) ranInstead(names [2]string, measured func(op string) bool)
 // sameFunctions reports whether two devices of PyTorch are one, which runs the same functions.
 func (d *deviceFlags) sameFunctions() bool {
 	return isTorch(d.device) && d.device == d.against &&
-		cmp.Or(d.againstPython, d.torch.python) == d.torch.python && maps.Equal(d.torch.maps, d.againstMaps)
+		cmp.Or(d.againstPython, d.torch.python) == d.torch.python && maps.Equal(d.torch.maps, d.againstMaps) &&
+		slices.Equal(d.torch.imports, d.second().torch.imports)
 }
 
 // isTorch reports whether a device is one of PyTorch.
@@ -238,6 +245,8 @@ func (d *deviceFlags) check() error {
 		return usageError("--against-device wants a second device beside --device")
 	case d.againstPython != "" && !isTorch(d.against):
 		return usageError("--against-python: --against-device is no device of PyTorch")
+	case len(d.againstImports) > 0 && !isTorch(d.against):
+		return usageError("--against-torch-import: --against-device is no device of PyTorch")
 	case len(d.againstMaps) > 0 && !isTorch(d.against):
 		return usageError("--against-map-function: --against-device is no device of PyTorch")
 	case len(d.torch.maps) > 0 && !isTorch(d.device) && isTorch(d.against):
@@ -297,6 +306,9 @@ func (d *deviceFlags) repro() []string {
 	}
 	if d.againstPython != "" {
 		args = append(args, "--against-python", quoteProgram(d.againstPython))
+	}
+	for _, m := range d.againstImports {
+		args = append(args, "--against-torch-import", quote(m))
 	}
 	args = append(args, mapped("--against-map-function", d.againstMaps)...)
 	return args

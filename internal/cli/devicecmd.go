@@ -176,12 +176,16 @@ func (o *deviceOptions) target(ctx context.Context, a *app) (*target, error) {
 	for _, f := range lib.Info().Functions {
 		exported[f] = true
 	}
-	return &target{Device: ondevice.New(ctx, lib, ondevice.Options{}),
+	d := ondevice.New(ctx, lib, ondevice.Options{})
+	return &target{Device: d,
 		report: deviceReport{libraryReport: newLibraryReport(o.device, lib.Info())},
 		canRun: func(c *replay.DeviceCall) ([]string, error) {
 			functions, err := ondevice.Functions(c)
 			if i := slices.IndexFunc(functions, func(f string) bool { return !exported[f] }); err == nil && i >= 0 {
 				err = fmt.Errorf("the library has no %s", functions[i])
+			}
+			if err == nil { // it may refuse the dtype
+				_, err = coverage.Run(d, c)
 			}
 			return functions, err
 		},

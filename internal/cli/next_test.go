@@ -46,6 +46,31 @@ func TestNextRunsTheCall(t *testing.T) {
 	}
 }
 
+// TestNextBringsTheFunction: the command that computes a call of an operator that is not torch's anew brings its
+// function: by the flags of this run or, if there are none, by a module that the user knows.
+func TestNextBringsTheFunction(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "wrong.star")
+	if err := os.WriteFile(file, []byte("op(\"__main__.my_norm(Tensor x, Tensor w, float eps=1e-6) -> Tensor\", "+
+		"lambda x, w, eps: 9 * x)\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{
+		"": "(MODULE is the Python module that has the function):\n",
+		"--map-function=__main__.my_norm=mymod:norm": " --map-function __main__.my_norm=mymod:norm ",
+		"--torch-import=mymod":                       " --torch-import mymod "} {
+		args := []string{"replay", "--ops", file, "--op", "__main__.my_norm", "--out", t.TempDir()}
+		if flags != "" {
+			args = append(args, flags)
+		}
+		var out, errs bytes.Buffer
+		cli.Main(append(args, "testdata/replaced"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		got := out.String()
+		if !strings.Contains(got, want) || strings.Contains(got, "MODULE") != (flags == "") {
+			t.Errorf("%s: no %q in\n%s%s", flags, want, got, errs.String())
+		}
+	}
+}
+
 // TestNextNamesPython: the command that computes a call anew names the Python that ran the recorded program, where that
 // is on this machine and is not the default.
 func TestNextNamesPython(t *testing.T) {

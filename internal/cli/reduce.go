@@ -118,7 +118,9 @@ func runReduce(cmd *cobra.Command, a *app, o *reduceOptions, paths []string) err
 	case err != nil:
 		return failed(fmt.Errorf("%s: %w", e.Rel, err))
 	}
-	if err := errors.Join(mark(o.out), r.Call.Write(o.out)); err != nil {
+	text := []byte(o.text(reports.Style{Width: 80}, e, r))
+	if err := errors.Join(mark(o.out), r.Call.Write(o.out),
+		os.WriteFile(filepath.Join(o.out, reductionFile), text, 0o666)); err != nil {
 		return failed(err)
 	}
 	if err := o.print(a.Out, a.style(), e, r); err != nil {
@@ -143,8 +145,18 @@ func (o *reduceOptions) writable() error {
 	return nil
 }
 
+// reductionFile is the file beside a reduced call that says what became of it. bundle packs it.
+const reductionFile = "reduction.txt"
+
 // print says what became of the call.
 func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r *reduce.Reduction) error {
+	_, err := fmt.Fprintf(w, "%swritten to %s\nagain: %s\nfor a vendor: %s\n", o.text(st, e, r), reports.OneLine(o.out),
+		reports.Command(o.repro("replay", "--tables")), reports.Command(o.repro("bundle")))
+	return err
+}
+
+// text says what became of the call, and what its failure depends on.
+func (o *reduceOptions) text(st reports.Style, e *capture.Entry, r *reduce.Reduction) string {
 	var b strings.Builder
 	where := fmt.Sprintf("the %s pass", r.Phase)
 	if r.Phase == replay.Input {
@@ -205,10 +217,8 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 	if !r.Done {
 		fmt.Fprintf(&b, ", then the time was up: --timeout allows more than %v", o.total)
 	}
-	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\nfor a vendor: %s\n", reports.OneLine(o.out),
-		reports.Command(o.repro("replay", "--tables")), reports.Command(o.repro("bundle")))
-	_, err := io.WriteString(w, b.String())
-	return err
+	b.WriteByte('\n')
+	return b.String()
 }
 
 // repro is the command line of another command for the reduced call.

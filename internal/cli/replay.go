@@ -23,6 +23,7 @@ import (
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/bundle"
 	"github.com/optool/optool/reports/results"
 )
 
@@ -392,7 +393,11 @@ func (r *replayRun) next(paths []string) string {
 	}
 	if f := r.digest.First(); f != nil && len(r.fuse.ranges) == 0 {
 		if again := r.onDevice(f.Results[0]); again != "" {
-			next = append(next, "this call computed anew, after a change of its code:\n  "+again)
+			where := ""
+			if strings.Contains(again, "="+reports.AnyModule) || strings.Contains(again, " "+importsAny+" ") {
+				where = " (MODULE is the Python module that has the function)"
+			}
+			next = append(next, "this call computed anew, after a change of its code"+where+":\n  "+again)
 		}
 	}
 	if r.step && len(r.folders) > 1 && len(paths) == 1 {
@@ -413,6 +418,7 @@ func (r *replayRun) onDevice(of *reports.Result) string {
 	if isOtherPython(of.Python) {
 		args = append(args, "--python", quotePath(of.Python))
 	}
+	args = append(args, r.modulesOf(of)...)
 	if of.Replaced != "" {
 		function := reports.FunctionPath(of.Replaced, of.ReplacedAt)
 		if function == "" || strings.HasPrefix(function, reports.AnyModule) {
@@ -425,6 +431,25 @@ func (r *replayRun) onDevice(of *reports.Result) string {
 		}
 	}
 	return strings.Join(append(append(args, r.tolerances.repro()...), quotePath(r.wrong)), " ")
+}
+
+// importsAny imports a module that the user knows.
+const importsAny = "--torch-import MODULE"
+
+// modulesOf are the flags of a device that bring the function of a call: those of this run or, if an operator's name does
+// not say which module has it, some with MODULE in its place.
+func (r *replayRun) modulesOf(of *reports.Result) []string {
+	known := torchFlags{imports: r.torch.imports, maps: r.torch.maps}
+	args := known.repro()
+	function, inProgram := strings.CutPrefix(of.Op, "__main__.")
+	switch {
+	case len(args) > 0 || of.Replaced != "":
+	case inProgram:
+		args = mapped("--map-function", map[string]string{of.Op: reports.AnyModule + function})
+	case bundle.Unnamed(of.Op):
+		args = []string{importsAny}
+	}
+	return args
 }
 
 // between says that values between calls were not looked at, and the command that does; "" where something is wrong

@@ -27,6 +27,12 @@ func TestMapsOfTwoDevices(t *testing.T) {
 	all := func(string) bool { return true }
 	names := reports.OldAndNew
 	want := []string{"torch.add: new ran kernels:add, old ran torch's own function"}
+	own := &deviceFlags{device: "torch:cpu", against: "torch:cpu", torch: torchFlags{maps: map[string]string{
+		"torch.ops.mylib.norm": "kernels:norm"}}}
+	says := []string{"torch.ops.mylib.norm: new ran kernels:norm, old ran mylib's own function"}
+	if got := own.ranInstead(names, all); !slices.Equal(got, says) {
+		t.Errorf("of an operator of a library's: got %q, want %q", got, says)
+	}
 	if got := d.ranInstead(names, all); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -40,7 +46,17 @@ func TestMapsOfTwoDevices(t *testing.T) {
 	if got := strings.Join(d.repro(), " "); !strings.Contains(got, "--against-map-function torch.add=kernels:add2") {
 		t.Errorf("repeated by %q", got)
 	}
-	d.againstMaps = mine
+	d.againstMaps, d.againstImports = mine, []string{"theirs"}
+	if d.sameFunctions() {
+		t.Error("two devices that other modules bring are called the same")
+	}
+	if got := d.second().torch.imports; !slices.Equal(got, d.againstImports) {
+		t.Errorf("the second device imports %v", got)
+	}
+	if got := strings.Join(d.repro(), " "); !strings.Contains(got, "--against-torch-import theirs") {
+		t.Errorf("repeated by %q", got)
+	}
+	d.againstImports = nil
 	if !d.sameFunctions() {
 		t.Error("nobody says that both sides ran the same")
 	}

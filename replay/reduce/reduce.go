@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,7 +162,7 @@ func (r *reducer) start() error {
 		}
 	}
 	if r.target == "" {
-		return ErrSound
+		return unfailing(o)
 	}
 	r.finding = r.findingOf(r.full, o, r.failure(o), "")
 	r.opt.ForwardOnly = r.opt.ForwardOnly || r.phase != replay.Backward
@@ -179,6 +180,27 @@ func (r *reducer) start() error {
 	r.maker.follow(func(c candidate) [][]int { return r.shapes(&r.maker, c) })
 	r.best = r.whole()
 	return nil
+}
+
+// unfailing is ErrSound if a call was judged and does not fail; otherwise it says what was not judged, and why.
+func unfailing(o *replay.Outcome) error {
+	judged := false
+	for _, x := range o.Results {
+		switch x.Verdict {
+		case verdict.Pass, verdict.Warn:
+			judged = true
+		case verdict.Unsupported, verdict.Invalid, verdict.Error:
+			return fmt.Errorf("%s was not judged: %s: %s", cmp.Or(x.Target, "the call"), x.Verdict, x.Reason)
+		}
+	}
+	if judged {
+		return ErrSound
+	}
+	if len(o.Results) == 0 {
+		return errors.New("nothing of the call was judged")
+	}
+	x := &o.Results[0]
+	return fmt.Errorf("nothing of the call was judged: %s: %s: %s", cmp.Or(x.Target, "the call"), x.Verdict, x.Reason)
 }
 
 func failed(v verdict.Verdict) bool {

@@ -38,6 +38,8 @@ type Report struct {
 	// Function is the program's that was recorded in the place of torch's, as "module:function"; "" for torch's own.
 	// Replaced says so, in a sentence, if torch's own is not what is repeated.
 	Function, Replaced string
+	// Reduction is what reduce said of the call, if that was cut from a recorded one; "" if not.
+	Reduction string
 	// Directories are known ones of this machine. README.md names no directory that it recognises as one, nor these.
 	Directories []string
 	// Operators are the user's files that say what operators compute. Again names them.
@@ -295,12 +297,15 @@ func readme(c *replay.Call, r Report, d *due, why string) string {
 	fmt.Fprintf(&b, "# %s\n\n", c.Op)
 	judged(&b, r.Values)
 	arguments(&b, c)
+	if r.Reduction != "" {
+		b.WriteString("## How it was reduced\n\n" + fenced(r.Reduction))
+	}
 	fmt.Fprintf(&b, "## Repeat it\n\n```\npython repeat.py --device cpu%s\n", bringing(c.Op, r))
 	if why == "" {
 		b.WriteString("cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm && ./repeat ./libdiopi_impl.so\n")
 	}
 	fmt.Fprintf(&b, "%s\n```\n\n", r.Again)
-	if unnamed(c.Op) && len(r.Imports) == 0 {
+	if Unnamed(c.Op) && len(r.Imports) == 0 {
 		fmt.Fprintf(&b, "MODULE is the Python module that brings %s; it must be on PYTHONPATH or here.\n\n", c.Op)
 	}
 	if r.Replaced != "" {
@@ -435,8 +440,8 @@ func withoutDirectories(text string, known []string) string {
 	return barePath().ReplaceAllString(quotedPath().ReplaceAllString(text, "$1$2"), "$1")
 }
 
-// unnamed reports whether the name of an operator does not say which Python module brings it.
-func unnamed(op string) bool {
+// Unnamed reports whether the name of an operator does not say which Python module brings it.
+func Unnamed(op string) bool {
 	return strings.HasPrefix(op, "__main__.") || strings.HasPrefix(op, "torch.ops.") && !strings.HasPrefix(op, "torch.ops.aten.")
 }
 
@@ -445,7 +450,7 @@ func bringing(op string, r Report) (flags string) {
 	modules := r.Imports
 	if r.Replaced != "" && r.Function != "" {
 		flags = " --function " + r.Function
-	} else if unnamed(op) && len(modules) == 0 {
+	} else if Unnamed(op) && len(modules) == 0 {
 		modules = []string{"MODULE"}
 	}
 	for _, m := range modules {

@@ -388,6 +388,11 @@ func TestScript(t *testing.T) {
 	if out, code := run("--atol", "1e-3"); code != 0 || !strings.Contains(out, "recorded grad[1]: 0 of 3 ") {
 		t.Errorf("with a tolerance: exit code %d\n%s", code, out)
 	}
+	// Without the module of the user, what was recorded is compared all the same.
+	if out, code := run("--import", "nowhere"); code != 3 || !strings.Contains(out, "recorded grad[1]: 1 of 3 ") ||
+		!strings.Contains(out, "it cannot be run here: nowhere cannot be imported (") || strings.Contains(out, "Traceback") {
+		t.Errorf("without the module: exit code %d\n%s", code, out)
+	}
 	// The program's own function, which the user names.
 	if err := os.WriteFile(filepath.Join(dir, "mymod.py"), []byte("def mul(a, b):\n    return a * b + 1\n"),
 		0o666); err != nil {

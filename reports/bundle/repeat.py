@@ -87,6 +87,14 @@ def find(name, modules):
                       "--import MODULE")
 
 
+def own_function(name):
+    """Whose function has the name of an operator: "torch's own", "mylib's own"."""
+    if name.startswith("torch.ops."):
+        name = name[len("torch.ops."):]
+    owner = name.split(".")[0]
+    return {"__main__": "the program's own", "aten": "torch's own"}.get(owner, owner + "'s own")
+
+
 def due(what, names):
     """The expected values of a kind, how far their elements may be off, and what these may have in common."""
     wide = load("expected", what + "_float64.pth")
@@ -173,11 +181,6 @@ def main():
     global TRUSTED
     TRUSTED = args.trust
     sys.path.append(os.getcwd())
-    for module in args.modules:
-        importlib.import_module(module)
-    vendor = {"npu": "torch_npu", "mlu": "torch_mlu", "musa": "torch_musa"}.get(args.device.split(":")[0])
-    if vendor:
-        importlib.import_module(vendor)
 
     call = load("call", "input.pth")
     print(f"{call['name']} on {args.device}, torch {torch.__version__}")
@@ -187,7 +190,7 @@ def main():
     if args.function:
         print(f"this runs {args.function}")
     elif names.get("replaced"):
-        print(f"note: {names['replaced']}. This runs torch's own" +
+        print(f"note: {names['replaced']}. This runs {own_function(call['name'])}" +
               (f": --function {names['function']} runs the recorded one" if names["function"] else ""))
     without = names.get("without")
     if without:
@@ -209,6 +212,14 @@ def main():
     in_place = name.endswith("_") and not name.endswith("__") or call["kwargs"].get("inplace") is True
     up = load("call", "grad_outputs.pth")
     seen = {}
+    vendor = {"npu": "torch_npu", "mlu": "torch_mlu", "musa": "torch_musa"}.get(args.device.split(":")[0])
+    for module in args.modules + ([vendor] if vendor else []):
+        try:
+            importlib.import_module(module)
+        except Exception as e:  # whatever the module raises
+            print(f"it cannot be run here: {module} cannot be imported ({type(e).__name__}: {e}). It must be on PYTHONPATH or "
+                  "in this directory", file=sys.stderr)
+            return 3
     try:
         function = find(args.function.replace(":", ".") if args.function else name, args.modules)
         if without:
