@@ -99,7 +99,7 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 	}
 }
 
-// argumentsOf are the arguments whose gradients were recorded, by the targets of these.
+// argumentsOf are the arguments whose gradients are compared, by the targets of these.
 func argumentsOf(targets []opdef.Arg) map[string]opdef.Arg {
 	out := map[string]opdef.Arg{}
 	for i, a := range targets {

@@ -191,7 +191,10 @@ func (r *comparison) compareDeviceArguments(c *DeviceCall, run *DeviceRun) {
 		if i >= len(want) || want[i] == nil || i >= len(got) || got[i] == nil {
 			continue
 		}
-		r.compareDevice(keyword(a.Name), got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), precision)
+		res := r.compareDevice(keyword(a.String()), got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), precision)
+		if res.Verdict != verdict.Pass {
+			res.Parameter = r.Record.ParameterName(r.recorded(a.Tensor))
+		}
 	}
 }
 
@@ -240,6 +243,7 @@ func (r *comparison) compareDeviceGradients(c, asRecorded *DeviceCall, run *Devi
 	}
 	kept := r.keeping(c.Call, c.Forward, c.GradOutputs, need)
 	wanted := r.wantGradients()
+	r.arguments = argumentsOf(wanted)
 	given, due := make([]value.Value, len(wanted)), make([]value.Value, len(wanted))
 	for i, a := range wanted {
 		k := max(a.Index, 0)

@@ -129,6 +129,7 @@ func (r *comparison) compareCall() {
 	}
 	if r.opt.Device != nil {
 		r.compareDevicePasses()
+		r.nameGradients()
 		return
 	}
 	if r.Record.Err(capture.Output) != nil {
