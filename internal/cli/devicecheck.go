@@ -300,30 +300,61 @@ const explainedCases = 4
 // explain looks for the cause of each kind of findings. Some cases have too few elements to show it.
 func (o *deviceOptions) explain(ctx context.Context, a *app, d *target, r *checkReport) {
 	until := time.Now().Add(explainChecks)
+	var kinds []*checkedKind
 	for _, k := range r.kinds {
-		for i, f := range k.some {
+		kinds = append(kinds, k.parted(func(f *checkFinding, likely []string) []causes.Cause {
 			if f.made == nil || ctx.Err() != nil || time.Now().After(until) {
-				continue
+				return nil
 			}
-			found := devicecheck.Causes(d.Device, a.known(), f.made, &causes.Allowance{Until: until})
-			known := slices.ContainsFunc(found, func(c causes.Cause) bool { return !c.Pattern })
-			if !known && i > 0 {
-				continue
-			}
-			k.first.Causes = nil
-			for _, c := range found {
-				x := reports.Cause{Targets: c.Targets, Text: c.Text, Exact: c.Exact, Pattern: c.Pattern}
-				text := x.Label() + ": " + x.String()
-				if number, _, ok := strings.Cut(f.Case, ":"); ok && i > 0 {
-					text = fmt.Sprintf("%s of case %s: %s", x.Label(), number, x.String())
-				}
-				k.first.Causes = append(k.first.Causes, text)
-			}
-			if known {
-				break
-			}
-		}
+			return devicecheck.Causes(d.Device, a.known(), f.made, &causes.Allowance{Until: until, Likely: likely})
+		})...)
 	}
+	r.kinds = kinds
+}
+
+// parted looks for the causes of some cases of a kind. It is the kind with the first cause that was found, and a kind for
+// each other one: cases that are wrong in the same words may have different faults.
+func (k *checkedKind) parted(causesOf func(f *checkFinding, likely []string) []causes.Cause) []*checkedKind {
+	kinds, of, likely := []*checkedKind{k}, map[string]*checkedKind{}, []string(nil)
+	for i, f := range k.some {
+		found := causesOf(f, likely)
+		at := slices.IndexFunc(found, func(c causes.Cause) bool { return !c.Pattern })
+		if at < 0 {
+			if i == 0 {
+				f.Causes = f.said(found, false)
+			}
+			continue
+		}
+		cause := places().ReplaceAllString(found[at].Text, "#")
+		switch other := of[cause]; {
+		case len(of) == 0:
+			of[cause] = k
+			k.first.Causes = f.said(found, i > 0)
+		case other == nil:
+			other = &checkedKind{key: k.key + "\n" + cause, first: f, some: []*checkFinding{f}, ops: []string{f.op}}
+			of[cause], kinds = other, append(kinds, other)
+			f.Causes = f.said(found, false)
+			k.more--
+		case other != k:
+			other.more++
+			k.more--
+		}
+		likely = append(likely, found[at].Text)
+	}
+	return kinds
+}
+
+// said are causes of a finding as texts, which name its case if they are those of another one, too.
+func (f *checkFinding) said(found []causes.Cause, named bool) (texts []string) {
+	for _, c := range found {
+		x := reports.Cause{Targets: c.Targets, Text: c.Text, Exact: c.Exact, Pattern: c.Pattern}
+		label := x.Label()
+		if number, _, ok := strings.Cut(f.Case, ":"); ok && named {
+			label += " of case " + number
+		}
+		texts = append(texts, label+": "+x.String())
+	}
+	return texts
 }
 
 // elements is how many elements the tensors of the call have.
