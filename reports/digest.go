@@ -313,8 +313,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// severity orders results of equal verdict: elements that are not finite on one side alone go before all others, then by
-// the error in percent that all screens show, then by the distance of the worst element.
+// severity orders results of equal verdict: elements that are not finite on one side alone go before all others. Then
+// come the error in percent that all screens show, and the distance of the worst element.
 func (r *Result) severity() []float64 {
 	if r.Mismatch == nil || *r.Mismatch == 0 {
 		return []float64{-1}

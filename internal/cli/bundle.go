@@ -152,7 +152,8 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	if i := slices.IndexFunc(found.Results, known); i >= 0 && o.none() {
 		report.Versions = append(report.Versions, "recorded on "+reports.OneLine(found.Results[i].RecordedOn))
 	}
-	if text, err := smallfile.Read(filepath.Join(e.Dir, reductionFile), maxReduction); err == nil && capture.Marked(e.Dir) {
+	text, err := smallfile.Read(filepath.Join(e.Dir, reductionFile), maxReduction)
+	if err == nil && capture.Marked(e.Dir) {
 		report.Reduction = string(text)
 	}
 	report.Again, report.Outcome = o.repro(report.Operators), outcome

@@ -8,8 +8,8 @@ import (
 	"github.com/optool/optool/replay/causes"
 )
 
-// TestPartedKind: cases that are wrong in the same words are like each other only as far as no other cause was found for
-// some. Numbers in a cause may differ.
+// TestPartedKind: cases that are wrong in the same words are like each other only as far as no other cause was found
+// for some. Numbers in a cause may differ.
 func TestPartedKind(t *testing.T) {
 	texts := []string{"", "eps is 0.01, not 1e-05", "eps is 0.02, not 1e-05", "bias is left out", "bias is left out"}
 	k := &checkedKind{key: "k", ops: []string{"torch.a"}, more: 8}

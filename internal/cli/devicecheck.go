@@ -312,8 +312,8 @@ func (o *deviceOptions) explain(ctx context.Context, a *app, d *target, r *check
 	r.kinds = kinds
 }
 
-// parted looks for the causes of some cases of a kind. It is the kind with the first cause that was found, and a kind for
-// each other one: cases that are wrong in the same words may have different faults.
+// parted looks for the causes of some cases of a kind. It is the kind with the first cause that was found, and a kind
+// for each other one: cases that are wrong in the same words may have different faults.
 func (k *checkedKind) parted(causesOf func(f *checkFinding, likely []string) []causes.Cause) []*checkedKind {
 	kinds, of, likely := []*checkedKind{k}, map[string]*checkedKind{}, []string(nil)
 	for i, f := range k.some {

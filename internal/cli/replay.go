@@ -436,8 +436,8 @@ func (r *replayRun) onDevice(of *reports.Result) string {
 // importsAny imports a module that the user knows.
 const importsAny = "--torch-import MODULE"
 
-// modulesOf are the flags of a device that bring the function of a call: those of this run or, if an operator's name does
-// not say which module has it, some with MODULE in its place.
+// modulesOf are the flags of a device that bring the function of a call: those of this run or, if an operator's name
+// does not say which module has it, some with MODULE in its place.
 func (r *replayRun) modulesOf(of *reports.Result) []string {
 	known := torchFlags{imports: r.torch.imports, maps: r.torch.maps}
 	args := known.repro()
