@@ -199,8 +199,9 @@ func (p *Profile) Percentile(share float64) float64 {
 	return math.Inf(1)
 }
 
-// Concentrated names the dimensions whose errors are at few indices: at most a quarter of them, or at most three
-// quarters if they are the last ones. Kernels that miss a tail, a lane or a head cause such errors.
+// Concentrated names the dimensions whose errors are at few indices: at most a quarter of them, at most half if they are
+// evenly spaced, as a run is, or at most three quarters if they are the last ones. Kernels that miss a tail, a lane or a
+// head cause such errors.
 func (p *Profile) Concentrated() []string {
 	var out []string
 	for d, counts := range p.Dims {
@@ -211,12 +212,36 @@ func (p *Profile) Concentrated() []string {
 			}
 		}
 		end := len(hit) > 0 && hit[0] == len(counts)-len(hit)
-		if len(hit) == 0 || 4*len(hit) > len(counts) && !(end && 4*len(hit) <= 3*len(counts)) {
+		few := 4*len(hit) <= len(counts) || end && 4*len(hit) <= 3*len(counts) ||
+			2*len(hit) <= len(counts) && p.wrong() >= fewestSpaced && spaced(hit)
+		if len(hit) == 0 || !few {
 			continue
 		}
 		out = append(out, fmt.Sprintf("dimension %d: only %s of %d", d, indices(hit, len(counts)), len(counts)))
 	}
 	return out
+}
+
+// fewestSpaced is how many errors do not all fall on half of the indices by chance.
+const fewestSpaced = 16
+
+// wrong is the number of errors.
+func (p *Profile) wrong() (n int) {
+	for _, k := range p.Dims[0] {
+		n += k
+	}
+	return n
+}
+
+// spaced reports whether several indices, which are sorted, are evenly spaced.
+func spaced(hit []int) bool {
+	step := hit[min(1, len(hit)-1)] - hit[0]
+	for i := range hit {
+		if hit[i] != hit[0]+i*step {
+			return false
+		}
+	}
+	return step > 0
 }
 
 // indices describes a sorted list of indices.

@@ -83,6 +83,8 @@ func TestProfile(t *testing.T) {
 	}{
 		{[]int{0, 10, 20, 30}, "indices 0 to 30 in steps of 10"},
 		{[]int{0, 3, 6}, "indices [0 3 6]"}, // a period would go on
+		{every(1), "indices 0 to 19"},       // half of them
+		{every(2), "indices 0 to 38 in steps of 2"},
 	} {
 		x := slices.Repeat([]float64{1}, 40)
 		for _, i := range tc.wrong {
@@ -94,6 +96,15 @@ func TestProfile(t *testing.T) {
 			!slices.Equal(p.Concentrated(), want) {
 			t.Errorf("%v, %v, want %v", p.Concentrated(), err, want)
 		}
+	}
+	uneven := slices.Repeat([]float64{1}, 40)
+	for _, i := range every(1) {
+		uneven[(i*i+i)/2%40] = 2
+	}
+	odd, err := compare.NewProfile(tensor.New(tensor.Float32, []int{40}, uneven),
+		tensor.Full(tensor.Float32, []int{40}, 1.0), nil)
+	if err != nil || len(odd.Concentrated()) > 0 {
+		t.Errorf("%v, %v of uneven indices", odd.Concentrated(), err)
 	}
 	if len(p.Map) != rows || len(p.Map[0]) != cols || p.Map[2][39] != 32 || p.Map[2][0] != 0 {
 		t.Errorf("map %v", p.Map)
@@ -203,4 +214,12 @@ func TestProfileUnits(t *testing.T) {
 	if len(p.Worst) == 0 || p.Worst[0].ULPs != r.WorstULP || !strings.Contains(r.Reason, "(1.078e+09 ulp)") {
 		t.Errorf("%+v, want %g ulp as in %q", p.Worst, r.WorstULP, r.Reason)
 	}
+}
+
+// every are 20 indices from 0 on, a step apart.
+func every(step int) (indices []int) {
+	for i := range 20 {
+		indices = append(indices, i*step)
+	}
+	return indices
 }

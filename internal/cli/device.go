@@ -201,6 +201,14 @@ func (d *deviceFlags) second() *deviceFlags {
 	return &s
 }
 
+// rivalName is what the second device is called, also where the first one has the same name.
+func (d *deviceFlags) rivalName() string {
+	if d.against == d.device {
+		return "the second " + d.against
+	}
+	return d.against
+}
+
 // ranInstead says of each operator for which one of two devices called a function of the user's what both called.
 func (d *deviceFlags) ranInstead(names [2]string, measured func(op string) bool) (texts []string) {
 	all := maps.Clone(d.torch.maps)

@@ -178,7 +178,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 		return opt, nil, nil, err
 	}
 	o.starting = append(o.starting, other.ready)
-	opt.Against = &replay.Rival{Device: other.Device, Name: o.against}
+	opt.Against = &replay.Rival{Device: other.Device, Name: o.rivalName()}
 	return opt, settings, func() {
 		other.release()
 		dev.release()

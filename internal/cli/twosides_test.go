@@ -24,6 +24,12 @@ func TestMapsOfTwoDevices(t *testing.T) {
 	if d.sameFunctions() {
 		t.Error("a kernel and torch's own function are called the same")
 	}
+	if got := d.rivalName(); got != "the second torch:cpu" {
+		t.Errorf("of two devices of one name the second is %q", got)
+	}
+	if got := (&deviceFlags{device: "host", against: "torch:cpu"}).rivalName(); got != "torch:cpu" {
+		t.Errorf("the second device is %q", got)
+	}
 	all := func(string) bool { return true }
 	names := reports.OldAndNew
 	want := []string{"torch.add: new ran kernels:add, old ran torch's own function"}
