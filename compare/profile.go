@@ -199,9 +199,9 @@ func (p *Profile) Percentile(share float64) float64 {
 	return math.Inf(1)
 }
 
-// Concentrated names the dimensions whose errors are at few indices: at most a quarter of them, at most half if they are
-// evenly spaced, as a run is, or at most three quarters if they are the last ones. Kernels that miss a tail, a lane or a
-// head cause such errors.
+// Concentrated names the dimensions whose errors are at few indices: at most a quarter of them, at most half if they
+// are evenly spaced, as a run is, or at most three quarters if they are the last ones. Kernels that miss a tail, a lane
+// or a head cause such errors.
 func (p *Profile) Concentrated() []string {
 	var out []string
 	for d, counts := range p.Dims {
