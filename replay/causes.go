@@ -207,7 +207,8 @@ func (c *Call) searchWork(elements int) float64 {
 // search is what the search for causes knows of the call.
 func (c *Call) search() *causes.Search {
 	s := &causes.Search{Bound: c.bound, Op: c.Record.Op, Registry: c.opt.Registry, Ran: c.fwd, Original: c.original,
-		Incoming: tensorsOf(flatten(c.values.RecordedGradOutputs)), Work: c.work, Guard: Guard}
+		Incoming: tensorsOf(flatten(c.values.RecordedGradOutputs)),
+		Recorded: tensorsOf(flatten(c.values.RecordedOutput)), Work: c.work, Guard: Guard}
 	s.Due = func(pass string) iter.Seq2[string, *tensor.Tensor] {
 		values := c.values.Output
 		if pass == "grad" {

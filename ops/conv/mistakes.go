@@ -96,6 +96,25 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 			}
 		}
 	}
+	if cc.extra != [3]int{} && !cc.transposed {
+		for _, x := range []struct {
+			text string
+			of   func(pad, extra int) int
+		}{
+			{"the padding that is one more on one side is one more before the input, not behind it",
+				func(pad, extra int) int { return pad + extra }},
+			{"all of input's padding is before it", func(pad, extra int) int { return 2*pad + extra }},
+			{"all of input's padding is behind it", func(int, int) int { return 0 }},
+		} {
+			add(x.text, func(m *convCall) error {
+				m.extra = [3]int{}
+				for d := range 3 {
+					m.c.Pad[d] = x.of(c.Pad[d], cc.extra[d])
+				}
+				return nil
+			})
+		}
+	}
 	if n := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]; n > 1 {
 		add(fmt.Sprintf("the last of the %d elements of each kernel is left out", n), func(m *convCall) error {
 			v := make([]float64, cc.weight.Numel())

@@ -102,6 +102,14 @@ func mistakenList(items []value.Value) (lists [][]value.Value) {
 	backwards := slices.Clone(items)
 	slices.Reverse(backwards)
 	lists = append(lists, backwards)
+	if n := len(items); n > 2 && n%2 == 0 { // pairs for each dimension: in the order of dimensions, or each turned
+		pairs, turned := slices.Clone(backwards), slices.Clone(items)
+		for i := 0; i < n; i += 2 {
+			slices.Reverse(pairs[i : i+2])
+			slices.Reverse(turned[i : i+2])
+		}
+		lists = append(lists, pairs, turned)
+	}
 	if n := len(items); n > 2 {
 		lists = append(lists, slices.Concat(items[1:], items[:1]), slices.Concat(items[n-1:], items[:n-1]))
 	}

@@ -223,6 +223,47 @@ func (c *Call) MapScalars(f func(Scalar) Scalar) *Call { return mapFields(c, "Sc
 // MapDTypes is MapScalars for dtype arguments.
 func (c *Call) MapDTypes(f func(tensor.DType) tensor.DType) *Call { return mapFields(c, "dtype", f) }
 
+// Nested are the tensors in arguments of any type: of an index, by the names of the arguments.
+func (c *Call) Nested() (all []Arg) {
+	c.MapNested(func(a Arg) *tensor.Tensor {
+		all = append(all, a)
+		return a.Tensor
+	})
+	return all
+}
+
+// MapNested is the call with f of each of its Nested tensors.
+func (c *Call) MapNested(f func(Arg) *tensor.Tensor) *Call {
+	p := reflect.New(c.Entry.op.argsType())
+	p.Elem().Set(reflect.ValueOf(c.args).Elem())
+	for i, prm := range c.Entry.Schema.Params {
+		if prm.Type.Base != "any" {
+			continue
+		}
+		n := 0
+		var of func(v value.Value) value.Value
+		of = func(v value.Value) value.Value {
+			switch v := v.(type) {
+			case *tensor.Tensor:
+				n++
+				return f(Arg{prm.Name, n - 1, v})
+			case *value.Sequence:
+				items := slices.Clone(v.Items)
+				for k := range items {
+					items[k] = of(items[k])
+				}
+				return &value.Sequence{Kind: v.Kind, Items: items}
+			}
+			return v
+		}
+		field := p.Elem().FieldByIndex(c.Entry.setters[i].field)
+		if v, ok := field.Interface().(value.Value); ok {
+			field.Set(reflect.ValueOf(of(v)))
+		}
+	}
+	return c.with(p.Interface())
+}
+
 func mapFields[T any](c *Call, base string, f func(T) T) *Call {
 	p := reflect.New(c.Entry.op.argsType())
 	p.Elem().Set(reflect.ValueOf(c.args).Elem())

@@ -130,6 +130,39 @@ func filled(at []int) []int {
 	return at
 }
 
+// alongSome is the place of the wrong elements of got by the indices of those dimensions alone in which they have an
+// order: a tile of rows, in which some columns are wrong. It is nil if they have none, or are too few.
+func alongSome(got, want *tensor.Tensor, allowed func(at int) float64) *place {
+	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
+		return nil
+	}
+	wrong, p := wrongIn(got, want, allowed), &place{shape: got.Shape, indices: make([][]int, got.Dim())}
+	held, box, ordered := 0, 1, false
+	for i := range got.Numel() {
+		held += btoi(wrong(i))
+	}
+	for d, n := range got.Shape {
+		inner, used := tensor.Numel(got.Shape[d+1:]), tensor.Make[bool](n)
+		for i := range got.Numel() {
+			used[i/inner%n] = used[i/inner%n] || wrong(i)
+		}
+		for i, is := range used {
+			if is {
+				p.indices[d] = append(p.indices[d], i)
+			}
+		}
+		box *= len(p.indices[d])
+		if _, ok := progression(p.indices[d]); !ok && len(p.indices[d]) > fewIndices {
+			p.indices[d] = upTo(0, n)
+		}
+		ordered = ordered || len(p.indices[d]) < n
+	}
+	if !ordered || held < leastInNarrow || 2*held < box {
+		return nil
+	}
+	return p
+}
+
 // nearlyAll reports whether elements that are no part of a place are too few to tell one: they are neither a quarter of
 // all nor as many as fewestBeside.
 func nearlyAll(held, n int) bool { return 4*held > 3*n && n-held < fewestBeside }
@@ -329,7 +362,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 					p = c.rowsOf(got, want)
 				}
 				if p == nil {
-					p = c.beyondOf(got, want, r.Allowed)
+					p = cmp.Or(c.beyondOf(got, want, r.Allowed), alongSome(got, want, r.Allowed))
 				}
 				return nil
 			}) != nil || p == nil {

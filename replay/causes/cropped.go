@@ -158,17 +158,14 @@ func (c *Search) gatheredIncoming(fails []Wrong) iter.Seq[Mistake] {
 			if !ok || !r.Backward() || up.Dim() != got.Dim() || got.Dim() == 0 || got.Numel() < leastInPart {
 				continue
 			}
-			for _, a := range c.readable() {
-				if !a.Tensor.DType.IsIntegral() {
-					continue
-				}
+			for _, a := range c.positions() {
 				for d := range got.Shape {
-					t := c.readAt(up, a.Tensor, d, got.Shape)
+					t := c.readAt(up, a.t, d, got.Shape)
 					if t == nil || !c.alikeNearly(got, want, t) {
 						continue
 					}
 					text := fmt.Sprintf("the incoming gradient is read at %s along dimension %d, not written there",
-						argName(a), d)
+						a.text, d)
 					if !yield(Mistake{Text: text, Rounds: true,
 						Make: c.altering(func(target string, due *tensor.Tensor) *tensor.Tensor {
 							if target != r.Target || !slices.Equal(due.Shape, t.Shape) {
@@ -182,6 +179,21 @@ func (c *Search) gatheredIncoming(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// positions are whole numbers that may say where something is: operands, and results such as those of a sort.
+func (c *Search) positions() (all []knownValue) {
+	for _, a := range c.readable() {
+		if a.Tensor.DType.IsIntegral() {
+			all = append(all, knownValue{argName(a), a.Tensor})
+		}
+	}
+	for i, t := range c.Recorded {
+		if t != nil && t.DType.IsIntegral() {
+			all = append(all, knownValue{fmt.Sprintf("output[%d]", i), t})
+		}
+	}
+	return all
 }
 
 // readAt is a tensor read at indices along a dimension, in a shape; nil where they do not fit.

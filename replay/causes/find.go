@@ -229,11 +229,11 @@ const (
 
 // judgedTogether is how many of the first kinds are tried although another number for an argument explains all, unless
 // exactly: it may be near to what a mistake makes that the operator declares.
-const judgedTogether = 11
+const judgedTogether = 13
 
 // judgedWithSteps is the same of gradients, up to derivedOtherwise: a limit that is not looked at is one that is beyond
 // all numbers there are.
-const judgedWithSteps = 17
+const judgedWithSteps = 19
 
 // mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the
 // rest of them is passed over. One that is exact ends it.

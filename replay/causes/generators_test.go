@@ -340,3 +340,34 @@ func TestRepeatedParts(t *testing.T) {
 		t.Errorf("got index %d, want 4: six have no quarter", i)
 	}
 }
+
+// TestMisplacedComplex: a bin of a transform that is not written, and bins in another order.
+func TestMisplacedComplex(t *testing.T) {
+	c, outs := searched(t, "torch.fft.rfft", rows(1, 3, 32))
+	due := make([]complex128, outs[0].Numel())
+	tensor.Load(outs[0], 0, due)
+	for _, tc := range []struct {
+		want string
+		of   func(at int) int // the bin that a bin holds, -1: nothing
+	}{
+		{"the last of dimension 1 is " + zeroUnwritten, func(at int) int {
+			if at == 16 {
+				return -1
+			}
+			return at
+		}},
+		{"its dimension 1 is backwards", func(at int) int { return 16 - at }},
+	} {
+		got := make([]complex128, len(due))
+		for i := range got {
+			if from := tc.of(i % 17); from >= 0 {
+				got[i] = due[i-i%17+from]
+			}
+		}
+		w := []Wrong{{Target: "output[0]", Got: tensor.New(tensor.Complex64, []int{3, 17}, got), Want: outs[0]}}
+		found := texts(c.misplacedResults(w))
+		if !slices.Contains(found, tc.want) {
+			t.Errorf("found %v, want %q", found, tc.want)
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package causes
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
 
@@ -102,4 +104,27 @@ func isNumbers(v value.Value) bool {
 		return len(x.Items) > 0 && !slices.ContainsFunc(x.Items, func(v value.Value) bool { return !isNumbers(v) })
 	}
 	return false
+}
+
+// misindexed are calls of which the tensors in an index are taken for others.
+func (c *Search) misindexed() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.Bound.Nested() {
+			for _, f := range ofIndices(a.Tensor) {
+				if !yield(Mistake{Text: fmt.Sprintf(f.text, argName(a)), Numbers: f.numbers, Make: func() (Way, error) {
+					way := Way{Original: map[*tensor.Tensor]*tensor.Tensor{}}
+					way.Call = c.Bound.MapNested(func(b opdef.Arg) *tensor.Tensor {
+						if t := f.of(b.Tensor); t != nil && same(a, b) {
+							way.Original[t] = c.recorded(b.Tensor)
+							return t
+						}
+						return b.Tensor
+					})
+					return way, nil
+				}}) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -19,6 +19,9 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 		for i := range fails {
 			got, want, ok := fails[i].floats()
 			if !ok {
+				if !c.misplacedComplex(&fails[i], yield) {
+					return
+				}
 				continue
 			}
 			x, y, ok := c.read(got, want)
@@ -37,6 +40,50 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// misplacedComplex yields complex results of which parts along a dimension were not written, or stand elsewhere; it is
+// false when no more are wanted. Real and imaginary parts are a dimension more.
+func (c *Search) misplacedComplex(r *Wrong, yield func(Mistake) bool) bool {
+	got, want, ok := r.Pair()
+	if !ok || !got.DType.IsComplex() || !want.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) ||
+		got.Numel() > largestOperand {
+		return true
+	}
+	m := &misplaced{shape: append(slices.Clone(got.Shape), 2), near: 16 * tensor.Float32.Eps()}
+	if c.Guard(func() error { m.got, m.want = bothParts(got), bothParts(want); return nil }) != nil {
+		return true
+	}
+	for d := range got.Shape {
+		for _, a := range append(m.partly(d), m.inOrder(d, fmt.Sprintf("dimension %d", d))...) {
+			if !yield(Mistake{Text: a.text, Cost: a.cost, Rounds: a.rounds,
+				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != r.Target || !slices.Equal(t.Shape, got.Shape) {
+						return t
+					}
+					return gathered(t, func(i int) int {
+						if from := a.from(2 * i); from >= 0 {
+							return from / 2
+						}
+						return -1
+					})
+				})}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// bothParts are the real and the imaginary part of each element.
+func bothParts(t *tensor.Tensor) []float64 {
+	v := tensor.Make[complex128](t.Numel())
+	tensor.Load(t, 0, v)
+	out := make([]float64, 0, 2*len(v))
+	for _, x := range v {
+		out = append(out, real(x), imag(x))
+	}
+	return out
 }
 
 // An arrangement is where each element of a result comes from: from is its place in what is due, -1 for 0.

@@ -126,41 +126,64 @@ func (c *Search) before(fails []Wrong) map[string]*tensor.Tensor {
 	return of
 }
 
-// piledUp are gradients all of whose indices of a dimension are added to the first one: an offset is ignored.
+// piledUp are values all of whose groups of indices of a dimension are added to the first one: an offset is ignored.
 func (c *Search) piledUp(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
 			r := &fails[i]
 			got, want, ok := r.floats()
-			if !ok || !r.Backward() || got.Numel() > mostReduced {
+			if !ok || got.Numel() > mostReduced {
 				continue
 			}
 			for d, n := range got.Shape {
-				inner := tensor.Numel(got.Shape[d+1:])
-				if n < 2 {
-					continue
-				}
-				empty := false
-				var made *tensor.Tensor
-				if c.Guard(func() error {
-					empty = true
-					for k, x := range elements(got) {
-						empty = empty && (x == 0 || k/inner%n == 0)
+				for group := 1; group < n; group++ {
+					if n%group != 0 || group > 1 && n/group > mostGroups {
+						continue
 					}
-					sums := tensor.Make[float64](got.Numel())
-					for k, x := range elements(want) {
-						sums[k-k/inner%n*inner] += x
+					made, last := c.piled(got, want, d, group)
+					if made == nil {
+						continue
 					}
-					made = tensor.New(want.DType, want.Shape, sums)
-					return nil
-				}) != nil || !empty {
-					continue
-				}
-				text := fmt.Sprintf("all of dimension %d of the gradient is added to index 0: its offset is ignored", d)
-				if !yield(Mistake{Text: text, Rounds: true, Make: c.valueHas(r.Target, made)}) {
-					return
+					which := "index 0"
+					if group > 1 {
+						which = fmt.Sprintf("its first %d indices", group)
+					}
+					text := fmt.Sprintf("all of dimension %d is added to %s: its offset is ignored", d, which)
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.valueHas(r.Target, made)}) {
+						return
+					}
+					text = fmt.Sprintf("all of dimension %d is written to %s: its offset is ignored", d, which)
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.valueHas(r.Target, last)}) {
+						return
+					}
+					break // as larger groups would
 				}
 			}
 		}
 	}
+}
+
+// mostGroups is how many groups of several indices are added to the first one.
+const mostGroups = 16
+
+// piled is what is due with all groups of indices of a dimension added to the first, and with the last written there;
+// nil if something else is recorded than zeros where the others are.
+func (c *Search) piled(got, want *tensor.Tensor, d, group int) (sum, last *tensor.Tensor) {
+	_ = c.Guard(func() error { // what cannot be read is not
+		n, inner := got.Shape[d], tensor.Numel(got.Shape[d+1:])
+		for k, x := range elements(got) {
+			if x != 0 && k/inner%n >= group {
+				return nil
+			}
+		}
+		sums, lasts := tensor.Make[float64](got.Numel()), tensor.Make[float64](got.Numel())
+		for k, x := range elements(want) {
+			to := k - k/inner%n/group*group*inner
+			sums[to] += x
+			lasts[to] = x
+		}
+		sum, last = tensor.New(want.DType, want.Shape, sums), tensor.New(want.DType, want.Shape, lasts)
+		return nil
+	})
+	return sum, last
 }

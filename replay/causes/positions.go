@@ -146,6 +146,11 @@ func (c *Search) inWindows(want *tensor.Tensor) (out []positionMap) {
 			eachPosition("positions count the elements of all planes, not those of one", func(i int, p int64) int64 {
 				return int64(i)/(oh*ow)*h*w + p
 			}),
+			eachPosition("positions in a plane are counted in rows of the length that the result has",
+				func(_ int, p int64) int64 { return p/w*ow + p%w }),
+			eachPosition("positions in a plane are counted in rows of its height", func(_ int, p int64) int64 {
+				return p/w*h + p%w
+			}),
 			eachPosition("positions in a plane are those along the last dimension", func(_ int, p int64) int64 {
 				return p % w
 			}),
@@ -206,6 +211,35 @@ func (c *Search) ofRows(want *tensor.Tensor) (out []positionMap) {
 			}})
 	case want.Dim() == 2 && want.Shape[1] > 1 && want.Shape[1] <= mostDimensions:
 		n := want.Shape[1]
+		for _, a := range c.readable() {
+			if a.Tensor.Dim() != n {
+				continue
+			}
+			for d, size := range a.Tensor.Shape { // of each dimension that follows the first
+				text := fmt.Sprintf("the position of each element is split by %d, the length of dimension %d of %s, not by "+
+					"that of the last", size, d, argName(a))
+				if size == 0 || size == a.Tensor.Shape[n-1] {
+					continue
+				}
+				out = append(out, positionMap{text, func(due, made []int64) bool {
+					for i := 0; i < len(due); i += n {
+						at := int64(0)
+						for k := range n {
+							at = at*int64(a.Tensor.Shape[k]) + due[i+k]
+						}
+						for k := n - 1; k > 0; k-- {
+							by := int64(a.Tensor.Shape[k])
+							if k == n-1 {
+								by = int64(size)
+							}
+							made[i+k], at = at%by, at/by
+						}
+						made[i] = at
+					}
+					return true
+				}})
+			}
+		}
 		out = append(out,
 			positionMap{"the coordinates of each element are in reverse order", func(due, made []int64) bool {
 				for i := range due {

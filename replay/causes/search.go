@@ -17,6 +17,7 @@ type Search struct {
 	Ran      *opdef.Forward // of the sound call, nil if it was not run
 	Original map[*tensor.Tensor]*tensor.Tensor
 	Incoming []*tensor.Tensor // recorded gradients of results
+	Recorded []*tensor.Tensor // results
 	// Due are the sound values of a pass, "output" or "grad", by their targets.
 	Due func(pass string) iter.Seq2[string, *tensor.Tensor]
 	// Under is a value of the call that runs another way, nil if there is none.
@@ -258,7 +259,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	}
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
 		[]iter.Seq[Mistake]{c.plainFactors(fails)},
-		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
+		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misread(ofIndices), c.misindexed(),
+			c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptSums(fails), c.keptGradients(fails)})
 	return all, []iter.Seq[Mistake]{c.roundedNumbers(fails), c.formulas(fails), c.cancelled(fails),
@@ -271,7 +273,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.mispassed(fails), c.zeroTimes(fails), c.unfilledHalves(fails), c.together(ofWholeNumbers),
 		c.together(inMemory),
 		c.overwritten(fails), c.overwrittenResults(fails), c.keptIndices(fails),
-		c.pickedIndices(fails), c.resultsInOrder(fails),
+		c.pickedIndices(fails), c.resultsInOrder(fails), c.carried(fails), c.contributed(fails), c.misread(remapped),
+		c.misreadIncoming(remapped),
 		c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
 		c.backwards(), c.varied(fails), c.expressed(fails), c.polynomials(fails),
 		c.keptTails(fails), c.piledUp(fails),
@@ -285,7 +288,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
 		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.misread(offsetParts),
 		c.misreadIncoming(offsetParts),
-		c.misreadIncoming(pushed), c.confined(fails, local),
+		c.misreadIncoming(pushed), c.confined(fails, slices.Concat(local,
+			[]iter.Seq[Mistake]{c.misread(remapped), c.misread(rolled)})),
 		c.scaledBesides(fails, local)}
 }
 

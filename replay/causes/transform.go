@@ -449,11 +449,19 @@ func ofElements(t *tensor.Tensor) []transformation {
 			{text: "%s is taken for as many True, which come first", of: firstTrue},
 		}
 	case dt.IsIntegral():
-		return ofIntegers(max(1, t.Shape[max(0, t.Dim()-1):][0]))
+		return slices.Concat(ofIntegers(max(1, t.Shape[max(0, t.Dim()-1):][0])), wholeFrom(t))
 	case dt.IsFloat():
 		return mapped(true, elementMaps(dt)...)
 	}
 	return nil
+}
+
+// ofIndices are whole numbers taken for others: of an index, by which a result is in another order, too.
+func ofIndices(t *tensor.Tensor) []transformation {
+	if !t.DType.IsIntegral() || t.DType == tensor.Bool {
+		return nil
+	}
+	return ofElements(t)
 }
 
 // mapped are the transformations of each element by maps.
@@ -492,7 +500,7 @@ func ofIntegers(n int) []transformation {
 			return int64(y)
 		}))
 	}
-	for _, bits := range []int{7, 8, 15, 16} {
+	for _, bits := range []int{7, 8, 15, 16, 31, 32} {
 		mod := int64(1) << bits
 		all = append(all, ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
 			func(_ int, x int64) int64 { return x & (mod - 1) }))

@@ -344,7 +344,7 @@ func (k knownValue) computed() bool {
 // known are what a kernel has at hand beside a value: arguments, the incoming gradient, the other gradients or results.
 func (c *Search) known(r *Wrong) (all []knownValue) {
 	for _, a := range c.operands() {
-		all = append(all, knownValue{argName(a), a.Tensor})
+		all = append(all, knownValue{argName(a), broadcastTo(a.Tensor, r.Got)})
 	}
 	if r.Backward() {
 		for _, t := range c.Incoming {
@@ -361,6 +361,27 @@ func (c *Search) known(r *Wrong) (all []knownValue) {
 		}
 	}
 	return all
+}
+
+// broadcastTo is a tensor of fewer dimensions as it is added to a value: broadcast, or along the one dimension that has
+// its length; t if it is none.
+func broadcastTo(t, value *tensor.Tensor) *tensor.Tensor {
+	if value == nil || t.Dim() >= value.Dim() || t.Numel() < 2 {
+		return t
+	}
+	if b, err := t.Expand(value.Shape...); err == nil {
+		return b
+	}
+	for d, n := range value.Shape {
+		if t.Dim() == 1 && n == t.Numel() {
+			shape := slices.Repeat([]int{1}, value.Dim())
+			shape[d] = n
+			if b, err := t.Reshape(shape...).Expand(value.Shape...); err == nil {
+				return b
+			}
+		}
+	}
+	return t
 }
 
 // sums are what a value may be of what is due and what is known.
