@@ -52,12 +52,7 @@ func differ(got, want value.Value, res *compare.Result) *Difference {
 		if res.OpTools.MaxAbs == 0 {
 			return d
 		}
-		var a, b, most float64
-		a, _, d.Sums[0] = size(g)
-		b, most, d.Sums[1] = size(w)
-		d.Relative = compare.RMSE(g, w) / max(a, b)
-		// The largest of a million normal numbers is 5 times their root mean square.
-		d.Largest = res.OpTools.MaxAbs / max(most, 5*b)
+		d.measure(g, w)
 		return d
 	}
 	return nil
@@ -68,24 +63,56 @@ func measurable(t *tensor.Tensor) bool {
 	return t.DType.IsFloat() && !t.DType.IsComplex() && t.Summary() == nil && t.Numel() > 0
 }
 
-// size is the root mean square and the largest magnitude of the finite elements, and a sum that shows which elements
-// these are and in which order.
-func size(t *tensor.Tensor) (rms, most float64, sum uint64) {
-	squares := 0.0
-	block := tensor.Make[float64](min(t.Block(), t.Numel()))
-	for lo := 0; lo < t.Numel(); lo += len(block) {
-		k := min(len(block), t.Numel()-lo)
-		tensor.Load(t, lo, block[:k])
-		for _, x := range block[:k] {
-			sum = mathbits.RotateLeft64(sum^math.Float64bits(x), 27) * 0x9e3779b97f4a7c15 // of SplitMix64
-			if x-x == 0 {
-				squares += x * x
-				most = max(most, math.Abs(x))
+// measure finds how far two tensors of one shape are apart. Elements that are the same infinity on both sides, or NaN,
+// say nothing of that, such as those behind a mask of -inf. An infinity on one side only is infinitely far off.
+func (d *Difference) measure(g, w *tensor.Tensor) {
+	n, step := g.Numel(), max(g.Block(), w.Block())
+	x, y := tensor.Make[float64](min(step, n)), tensor.Make[float64](min(step, n))
+	var apart, largest, most float64
+	var squares [2]float64
+	var sums [2]uint64
+	compared := 0
+	for lo := 0; lo < n; lo += step {
+		k := min(step, n-lo)
+		tensor.Load(g, lo, x[:k])
+		tensor.Load(w, lo, y[:k])
+		for i, a := range x[:k] {
+			b := y[i]
+			sums[0], sums[1] = mixed(sums[0], a), mixed(sums[1], b)
+			if !finite(a) && !finite(b) && same(a, b) {
+				continue
 			}
+			compared++
+			if finite(a) {
+				squares[0] += a * a
+			}
+			if finite(b) {
+				squares[1] += b * b
+				most = max(most, math.Abs(b))
+			}
+			e := a - b
+			apart += e * e
+			largest = max(largest, math.Abs(e)) // NaN stays
 		}
 	}
-	return math.Sqrt(squares / float64(t.Numel())), most, sum
+	if apart == 0 {
+		return
+	}
+	d.Sums = sums
+	d.Relative = math.Sqrt(apart / max(squares[0], squares[1]))
+	// The largest of a million normal numbers is 5 times their root mean square.
+	d.Largest = largest / max(most, 5*math.Sqrt(squares[1]/float64(compared)))
 }
+
+// mixed adds an element to a sum that shows which elements there are and in which order.
+func mixed(sum uint64, x float64) uint64 {
+	return mathbits.RotateLeft64(sum^math.Float64bits(x), 27) * 0x9e3779b97f4a7c15 // of SplitMix64
+}
+
+func finite(x float64) bool { return x-x == 0 }
+
+// same reports whether two numbers are equal, as are two NaN here.
+func same(x, y float64) bool { return x == y || x != x && y != y }
 
 // A Precision tells what a lower precision of one of two recordings explains from what it
 // does not. It takes the pairs in the order in which the calls ran.
@@ -153,7 +180,8 @@ func (p *Precision) Explain(pair Pair, rs []*reports.Result, ds map[*reports.Res
 			apart = d.Relative
 		}
 		limit := 0.0
-		switch arrived := strings.HasPrefix(r.Target, "grad_output"); {
+		arrived := strings.HasPrefix(r.Target, "grad_output")
+		switch {
 		case r.Phase == "input" && !given: // what an earlier call gave, or a parameter
 			forward, limit = max(forward, apart), 2*before
 		case r.Phase == "backward" && arrived: // what a later call gave: judged there
@@ -163,6 +191,9 @@ func (p *Precision) Explain(pair Pair, rs []*reports.Result, ds map[*reports.Res
 		default: // results, and arguments as the call left them
 			given = given || r.Phase == "forward"
 			limit = growth * forward
+		}
+		if !arrived {
+			limit = min(limit, math.MaxFloat64) // nothing explains an infinity on one side only
 		}
 		if r.Phase != "input" || given {
 			p.largest[process] = max(p.largest[process], min(apart, limit))
@@ -224,6 +255,7 @@ func (p *Precision) judge(r *reports.Result, d *Difference, limit float64) bool 
 		r.Reason = fmt.Sprintf("explained by %s: root mean square of the differences %.2g of the values", p.Coarse,
 			d.Relative)
 		return true
+	case d != nil && math.IsInf(d.Relative, 1):
 	case d != nil && d.Relative > limit:
 		r.Reason += fmt.Sprintf("; root mean square of the differences %.2g of the values, %s explains %.2g",
 			d.Relative, p.Coarse, limit)

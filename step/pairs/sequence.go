@@ -162,6 +162,12 @@ func (p *placed) alike(q *placed) bool {
 	}
 	var apart, size float64
 	for i := range a {
+		if !finite(a[i]) || !finite(b[i]) { // such as -inf behind a mask
+			if !same(a[i], b[i]) {
+				return false
+			}
+			continue
+		}
 		apart += (a[i] - b[i]) * (a[i] - b[i])
 		size += max(a[i]*a[i], b[i]*b[i])
 	}
