@@ -430,7 +430,11 @@ func (rec *Recording) Headlines() [][2]string {
 func (rec *Recording) subject() [2]string {
 	name, recorded := "judged", "recorded values, of a device that is not known; no device ran the calls again"
 	if on := rec.Summary.recordedOn; len(on) > 0 {
-		recorded = "values recorded on " + strings.Join(on, ", ") + "; no device ran the calls again"
+		sep := ", "
+		if strings.Contains(strings.Join(on, ""), sep) { // one of them is compared with another
+			sep = ", and on "
+		}
+		recorded = "values recorded on " + strings.Join(on, sep) + "; no device ran the calls again"
 	}
 	if len(rec.Timings) > 0 {
 		name, recorded = "measured", "the float64 reference on this CPU; no device ran the calls"

@@ -41,8 +41,8 @@ func (n *Same) String() string {
 	if k := len(ops) - shownSame; k > 0 {
 		ops, more = ops[:shownSame], fmt.Sprintf(" and %d more", k)
 	}
-	return fmt.Sprintf("of %s that gave the same in both recordings, %d %s not judged: %s%s", Count(n.Calls, "call"),
-		n.NotJudged, wasOrWere(n.NotJudged), strings.Join(ops, ", "), more)
+	return fmt.Sprintf("%d of %s that gave the same in both recordings: %s%s", n.NotJudged, Count(n.Calls, "call"),
+		strings.Join(ops, ", "), more)
 }
 
 func wasOrWere(n int) string {

@@ -103,6 +103,7 @@ type Precision struct {
 	From      string `json:"from"`      // the first call with a value of both dtypes
 	Calls     int    `json:"calls"`     // of both recordings
 	Explained int    `json:"explained"` // those without a difference that it does not explain
+	Same      int    `json:"same"`      // those of them without any difference
 }
 
 // NewSummary returns an empty summary.
@@ -151,7 +152,8 @@ func (s *Summary) Add(r *Result) {
 	if r.Default != "" {
 		s.changed[r.Setting] = s.changed[r.Setting] || r.Default == verdict.Fail && r.Verdict != verdict.Fail
 	}
-	if on := r.RecordedOn; on != "" && len(s.recordedOn) < mostPlaces && !slices.Contains(s.recordedOn, on) {
+	alone := r.Verdict == verdict.Skipped && strings.HasPrefix(r.Reason, verdict.OnlyIn) // compared with nothing
+	if on := r.RecordedOn; on != "" && !alone && len(s.recordedOn) < mostPlaces && !slices.Contains(s.recordedOn, on) {
 		s.recordedOn = append(s.recordedOn, on)
 	}
 	s.addWrapped(r)

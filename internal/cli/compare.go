@@ -215,6 +215,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	held := holder{two: len(r.paths) == 2, rounding: rounding}
 	held.undetermined.Registry = r.a.known()
 	var steps pairs.Steps
+	var versions pairs.Versions
 	faulty := reports.Faulty{}
 	if held.two {
 		r.out.Same = &reports.Same{}
@@ -224,6 +225,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	}
 	whole := false // a call of both recordings is no failure that was saved by itself
 	held.next = func(c compared) error {
+		versions.Add(c.pair)
 		if c.pair.B != nil {
 			whole = whole || !c.pair.A.IsPair() && !c.pair.B.IsPair()
 			steps.Add(0, c.pair.A.Step)
@@ -289,7 +291,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			strings.Join(r.o.command("replay", quotePath(r.paths[0])), " ")
 	}
 	if held.two {
-		r.tellTwo(&held, &parted, faulty, steps, sides)
+		r.tellTwo(&held, &parted, faulty, steps, versions, sides)
 		if err := r.a.parted(r.json, r.out.Summary, &parted); err != nil {
 			return failed(err)
 		}
@@ -309,7 +311,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 // tellTwo prints what two recordings have in common and what became of their faults. Reports begin with the same facts,
 // the result first.
 func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty reports.Faulty, steps pairs.Steps,
-	sides []reports.Fact) {
+	versions pairs.Versions, sides []reports.Fact) {
 	out := r.json.text()
 	say := func(text string) { fmt.Fprintf(out, "%s\n\n", r.a.style().Wrap(reports.OneLine(text), 2)) }
 	fact := func(name, text string) { r.out.Facts = append(r.out.Facts, reports.Fact{Name: name, Text: text}) }
@@ -322,7 +324,8 @@ func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty repo
 		}
 	}
 	alone := parted.Alone()
-	if both := r.tally.captures - alone[0] - alone[1]; alone[0]+alone[1] > both {
+	torch := versions.String(alone)
+	if both := r.tally.captures - alone[0] - alone[1]; alone[0]+alone[1] > both && torch == "" {
 		text := fmt.Sprintf("%s in %s only, %d in %s only, %d in both", reports.Count(alone[0], "call"), r.paths[0],
 			alone[1], r.paths[1], both)
 		fact("the programs differ", text)
@@ -340,7 +343,7 @@ func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty repo
 	if r.out.Precision != nil {
 		fact("precision", held.precision.String())
 		say(held.precision.String())
-		if text := held.rounding.SaysAlone(); text != "" {
+		if text := held.rounding.SaysAlone(held.precision.Calls, r.out.Same.Calls); text != "" {
 			fact("judged by themselves", text)
 			say(text)
 		}
@@ -352,10 +355,15 @@ func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty repo
 	default:
 		fact("compared", r.paths[0]+" with "+r.paths[1])
 	}
+	if torch != "" { // in the headline
+		say(torch)
+		first := &r.out.Facts[0]
+		first.Text = strings.TrimSuffix(first.Text, ".") + ". " + torch
+	}
 	r.out.Facts = append(r.out.Facts, sides...)
 	if text := r.out.Same.String(); text != "" {
-		fact("not judged", text)
-		say("Not judged: " + text + ".")
+		fact("calls not judged", text)
+		say("Calls not judged: " + text + ".")
 	}
 	if text := steps.String([2]string(r.paths)); text != "" {
 		fact("steps", strings.TrimPrefix(text, "note: "))

@@ -77,18 +77,30 @@ func (l *Looked) Retyped() bool {
 	})
 }
 
-// SaysAlone says which calls Besides judged, "" of none.
-func (x *Rounding) SaysAlone() string {
+// SaysAlone says which calls Besides judged, of the calls of both recordings, of which so many gave the same. It is ""
+// of none.
+func (x *Rounding) SaysAlone(calls, same int) string {
 	if x.Alone == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("Of %s with other results, both recordings were judged by themselves, too", reports.Count(x.Alone,
-		"call"))
+	s := fmt.Sprintf("Of %s, %d gave other results: both recordings were judged by themselves, too", reports.Count(calls,
+		"call"), x.Alone)
 	if n := len(x.NotAlone); n > 0 {
 		s += fmt.Sprintf("; %d of them could not be: %s", n, strings.Join(x.NotAlone[:min(n, 3)], ", "))
 		if n > 3 {
 			s += fmt.Sprintf(" and %d more", n-3)
 		}
 	}
-	return s + "."
+	s += "."
+	var rest []string
+	if same > 0 {
+		rest = append(rest, fmt.Sprintf("%d gave the same", same))
+	}
+	if none := calls - x.Alone - same; none > 0 {
+		rest = append(rest, fmt.Sprintf("%d gave no tensor that was compared", none))
+	}
+	if len(rest) > 0 {
+		s += " " + strings.Join(rest, ", ") + "."
+	}
+	return s
 }

@@ -69,7 +69,22 @@ func TestBesides(t *testing.T) {
 			}
 		}
 		if !seen || x.Alone != 5 || len(x.NotAlone) != 0 {
-			t.Errorf("%t, %s", seen, x.SaysAlone())
+			t.Errorf("%t, %s", seen, x.SaysAlone(5, 0))
+		}
+	}
+}
+
+// TestSaysAlone: the calls that gave other results, the same and no tensor add up to those of both recordings.
+func TestSaysAlone(t *testing.T) {
+	for want, x := range map[string]*Rounding{
+		"": {},
+		"Of 10 calls, 6 gave other results: both recordings were judged by themselves, too. 3 gave the same, 1 gave no " +
+			"tensor that was compared.": {Alone: 6},
+		"Of 10 calls, 7 gave other results: both recordings were judged by themselves, too; 1 of them could not be: f. " +
+			"3 gave the same.": {Alone: 7, NotAlone: []string{"f"}},
+	} {
+		if got := x.SaysAlone(10, 3); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

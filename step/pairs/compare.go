@@ -55,6 +55,7 @@ func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Diffe
 	if len(r.results) == 0 {
 		r.whole("", verdict.Skipped, "the two sides have no file in common")
 	}
+	r.settleUnset()
 	nameParameters(r.results, a, x)
 	return r.results, r.apart
 }
@@ -135,6 +136,8 @@ type comparison struct {
 	apart   map[*reports.Result]*Difference // nil if nobody asks
 
 	cut [2]bool // the recordings of the two sides are not whole
+
+	unset []*reports.Result // arguments that only one of the calls sets
 
 	vacant bool // both calls leave the memory of their results as it was
 
@@ -438,7 +441,67 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	if c.apart != nil {
 		c.apart[r] = differ(got, want, &res)
 	}
+	if phase == "input" && r.Verdict == verdict.Fail && onlyOneSet(got, want) {
+		c.unset = append(c.unset, r)
+	}
 	c.add(r)
+}
+
+// onlyOneSet reports whether one of two arguments is None, or was not given, and the other is neither a tensor nor an
+// object.
+func onlyOneSet(a, b value.Value) bool {
+	if a == nil {
+		a, b = b, a
+	}
+	switch a.(type) {
+	case nil, *tensor.Tensor, *value.Opaque:
+		return false
+	}
+	return b == nil
+}
+
+// settleUnset lets arguments pass that only one of the calls sets, such as a dtype, if the results agree: their values
+// are what torch takes by itself. Versions of torch give more or fewer arguments to the calls that they make inside.
+func (c *comparison) settleUnset() {
+	if len(c.unset) == 0 {
+		return
+	}
+	p := newCompared(Pair{A: &capture.Entry{}}, c.results, c.apart, 0)
+	for i, r := range c.results {
+		switch {
+		case i < p.given && !slices.Contains(c.unset, r):
+			further(&p.in, nil, r, c.apart[r])
+		case r.Phase == "backward" && !result(r):
+			further(&p.back, nil, r, c.apart[r])
+		}
+	}
+	for _, r := range c.results[p.given:] {
+		limit := growth * p.in
+		if r.Phase == "backward" {
+			limit = gradientGrowth * max(p.in, p.back)
+		}
+		if limit = max(min(limit, mostApart), growth*p.unit); result(r) && !agrees(r, c.apart[r], limit) {
+			return
+		}
+	}
+	if p.given == len(c.results) {
+		return // there are no results
+	}
+	for _, r := range c.unset {
+		r.Verdict, r.Mismatch = verdict.Pass, new(int)
+		r.Reason += ": the results agree"
+	}
+}
+
+// agrees reports whether a result is of one dtype and shape in both recordings, and no further apart than a limit.
+func agrees(r *reports.Result, d *Difference, limit float64) bool {
+	switch {
+	case r.DType != nil && r.Reference != nil && *r.DType != *r.Reference:
+		return false
+	case r.Verdict != verdict.Fail:
+		return r.Verdict != verdict.Invalid && r.Verdict != verdict.Error
+	}
+	return d != nil && !d.Unlike && d.Relative <= limit && d.Largest <= standOut*limit
 }
 
 // plainValues compares values that are not both tensors; one: one of them is.

@@ -120,8 +120,8 @@ type Precision struct {
 	Fine, Coarse tensor.DType // of the first call whose values have different dtypes; Invalid until Look found one
 	First        string       // that call
 	// Calls counts the calls of both recordings, Explained those without a difference that the precision does
-	// not explain.
-	Calls, Explained int
+	// not explain. Same are those of them without any difference.
+	Calls, Explained, Same int
 	// Unexplained is the first value of the others, nil if there is none.
 	Unexplained *reports.Result
 
@@ -163,6 +163,9 @@ func (p *Precision) Explain(pair Pair, rs []*reports.Result, ds map[*reports.Res
 		return
 	}
 	p.Calls++
+	if !slices.ContainsFunc(rs, func(r *reports.Result) bool { return differs(r, ds[r]) }) {
+		p.Same++
+	}
 	if !p.Known() {
 		p.Explained++
 		return
@@ -207,7 +210,12 @@ func (p *Precision) Explain(pair Pair, rs []*reports.Result, ds map[*reports.Res
 
 // String says what the precision explains, and the first value that it does not.
 func (p *Precision) String() string {
-	s := fmt.Sprintf("Explained by %s instead of %s: %d of %s.", p.Coarse, p.Fine, p.Explained, reports.Count(p.Calls, "call"))
+	s := fmt.Sprintf("Explained by %s instead of %s: %d of %s that %s", p.Coarse, p.Fine, p.Explained-p.Same,
+		reports.Count(p.Calls-p.Same, "call"), reports.Plural(p.Calls-p.Same, "differs", "differ"))
+	if p.Same > 0 {
+		s += fmt.Sprintf("; %d of %s %s not", p.Same, reports.Count(p.Calls, "call"), reports.Plural(p.Same, "does", "do"))
+	}
+	s += "."
 	if r := p.Unexplained; r != nil {
 		verb := "are"
 		if p.Calls-p.Explained == 1 {
@@ -220,7 +228,7 @@ func (p *Precision) String() string {
 		if r.Module != "" {
 			name += " in " + r.Module
 		}
-		s += fmt.Sprintf(" %d %s not, first %s: %s: %s", p.Calls-p.Explained, verb, name, r.Target, r.Reason)
+		s += fmt.Sprintf(" %d %s not explained, first %s: %s: %s", p.Calls-p.Explained, verb, name, r.Target, r.Reason)
 	}
 	return s
 }
@@ -231,7 +239,7 @@ func (p *Precision) Record() *reports.Precision {
 		return nil
 	}
 	return &reports.Precision{Fine: p.Fine.String(), Coarse: p.Coarse.String(), From: p.First, Calls: p.Calls,
-		Explained: p.Explained}
+		Explained: p.Explained, Same: p.Same}
 }
 
 // incoming is how far apart the gradients are that arrive at a call.

@@ -11,6 +11,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
 
@@ -27,9 +28,9 @@ func TestPrecision(t *testing.T) {
 		fails      int
 		first      string
 	}{
-		{"float32", "bfloat16", "Explained by bfloat16 instead of float32: 5 of 5 calls.", 0, ""},
-		{"bfloat16", "float32", "Explained by bfloat16 instead of float32: 5 of 5 calls.", 0, ""},
-		{"float32", "leaky", "Explained by bfloat16 instead of float32: 3 of 5 calls. 2 are not, first " +
+		{"float32", "bfloat16", "Explained by bfloat16 instead of float32: 5 of 5 calls that differ.", 0, ""},
+		{"bfloat16", "float32", "Explained by bfloat16 instead of float32: 5 of 5 calls that differ.", 0, ""},
+		{"float32", "leaky", "Explained by bfloat16 instead of float32: 3 of 5 calls that differ. 2 are not explained, first " +
 			"torch.nn.functional.relu/1 in 1: output[0]: 96 of 96 elements differ", 2, "torch.nn.functional.relu.1"},
 		{"bfloat16", "leaky", "", 15, "torch.nn.functional.relu.1"},
 	} {
@@ -122,6 +123,49 @@ func TestUnset(t *testing.T) {
 	}
 }
 
+// TestOnlyOneSet: an argument that only one call sets, such as a dtype that torch takes by itself as well, is no
+// difference if the results agree. It is one if a result is of another dtype, further apart than what the call was given
+// explains, or not known. A tensor is one.
+func TestOnlyOneSet(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(dt tensor.DType, x ...float64) value.Value { return tensor.New(dt, []int{len(x)}, x).Rounded() }
+	one := of(tensor.Float32, 1, 2)
+	near, far := of(tensor.Float32, 1, 2.000001), of(tensor.Float32, 1, 2.1)
+	for _, tc := range []struct {
+		name      string
+		got, want value.Value
+		read      [2]value.Value
+		gave      [2]value.Value
+		fails     bool
+	}{
+		{"the same results", nil, tensor.Float32, [2]value.Value{one, one}, [2]value.Value{one, one}, false},
+		{"given in the new one", tensor.Float32, nil, [2]value.Value{one, one}, [2]value.Value{one, one}, false},
+		{"rounding", nil, 1e-7, [2]value.Value{one, one}, [2]value.Value{one, near}, false},
+		{"other results", nil, 1e-7, [2]value.Value{one, one}, [2]value.Value{one, far}, true},
+		{"of other arguments", nil, 1e-7, [2]value.Value{one, far}, [2]value.Value{one, far}, false},
+		{"another dtype", nil, tensor.Float64, [2]value.Value{one, one}, [2]value.Value{one, of(tensor.Float64, 1, 2)}, true},
+		{"another shape", nil, int64(0), [2]value.Value{one, one}, [2]value.Value{one, of(tensor.Float32, 1)}, true},
+		{"a tensor", nil, one, [2]value.Value{one, one}, [2]value.Value{one, one}, true},
+		{"no results", nil, tensor.Float32, [2]value.Value{one, one}, [2]value.Value{}, true},
+		{"both set", int64(1), int64(2), [2]value.Value{one, one}, [2]value.Value{one, one}, true},
+	} {
+		c := Comparer{Tolerances: tol}.of(Pair{A: &capture.Entry{}, B: &capture.Entry{}})
+		c.locate = func(*reports.Result) {}
+		c.leaf("input", "input[0]", "input", tc.read[0], tc.read[1])
+		c.leaf("input", "input.x", "input.x", tc.got, tc.want)
+		if tc.gave[0] != nil {
+			c.leaf("forward", "output[0]", "output", tc.gave[0], tc.gave[1])
+		}
+		c.settleUnset()
+		if r := c.results[1]; (r.Verdict == verdict.Fail) != tc.fails {
+			t.Errorf("%s: %s: %s", tc.name, r.Verdict, r.Reason)
+		}
+	}
+}
+
 // TestInside: a call that a recorded call made is not taken for one of the program, though it is at the same end of its
 // recording and gives the same.
 func TestInside(t *testing.T) {
@@ -145,5 +189,26 @@ func TestNumbersTell(t *testing.T) {
 	}
 	if a, b := mul("0.9").likeness(mul("0.9")), mul("0.9").likeness(mul("0.999")); a <= b || b < sameShapes {
 		t.Errorf("likeness of equal factors %d, of others %d", a, b)
+	}
+}
+
+// TestExplainedCounts: calls without any difference are not counted as explained by a precision.
+func TestExplainedCounts(t *testing.T) {
+	p := Precision{Fine: tensor.Float32, Coarse: tensor.BFloat16}
+	for _, x := range []float64{0, 0, 0.001, 0.5} {
+		r := &reports.Result{Op: "f", Phase: "forward", Target: "output[0]", Verdict: verdict.Pass, Reason: "off"}
+		if x > 0 {
+			r.Verdict = verdict.Fail
+		}
+		p.Explain(Pair{A: &capture.Entry{}, B: &capture.Entry{}}, []*reports.Result{r},
+			map[*reports.Result]*Difference{r: {Relative: x, Largest: x}})
+	}
+	const want = "Explained by bfloat16 instead of float32: 1 of 2 calls that differ; 2 of 4 calls do not. 1 is not " +
+		"explained, first f: output[0]: off"
+	if got := p.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := p.Record(); got.Calls != 4 || got.Explained != 3 || got.Same != 2 {
+		t.Errorf("%+v", got)
 	}
 }
