@@ -73,7 +73,11 @@ type ownGradient struct {
 // have another gradient on purpose: a reversed one, or one that is smooth where the function is not. So a gradient is
 // wrong only if that of another argument is right, or if it is the derivative in the wrong place or times a number.
 func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
-	got, err := c.derivative(inner, opt)
+	given, err := c.recordedGiven(opt)
+	if err != nil {
+		return err
+	}
+	got, err := c.derivative(inner, given, opt)
 	if err != nil || got == nil {
 		return err
 	}
@@ -126,6 +130,11 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 type doubt struct {
 	target string
 	apart  float64 // relative to the derivative
+}
+
+// doubts reports whether a gradient of a function is not the derivative of the calls that it made.
+func (c *Call) doubts(target string) bool {
+	return slices.ContainsFunc(c.doubted, func(d doubt) bool { return d.target == target && d.apart > worthDoubt })
 }
 
 // worthDoubt is how far a gradient is from the derivative that is neither said to be it nor hardly explained by
@@ -239,25 +248,51 @@ func (c *Call) isSmooth() bool {
 	return !c.writesArgument() && !slices.Contains(notSmooth, name) && !strings.Contains(name, "quant")
 }
 
-// derivative are the derivatives by the inputs of a function, by their number, that the calls which it made give
-// for the gradients of its results; nil if they do not tell.
-func (c *Call) derivative(inner []*Call, opt Options) (map[int]*tensor.Tensor, error) {
-	of, got := map[*Value]*tensor.Tensor{}, map[int]*tensor.Tensor{}
+// madeCalls are the calls that a call made, in order.
+func (c *Call) madeCalls() (inner []*Call) {
+	for _, i := range c.Process.Calls[c.Order+1:] {
+		if i.outer == c {
+			inner = append(inner, i)
+		}
+	}
+	return inner
+}
+
+// recordedGiven are the recorded gradients of the results of a call; nil if one belongs to no result.
+func (c *Call) recordedGiven(opt Options) (map[*Value]*tensor.Tensor, error) {
+	given := map[*Value]*tensor.Tensor{}
 	for _, g := range c.GradOutputs {
 		out := c.result(g)
 		if out == nil {
 			return nil, nil
 		}
-		w := madeIn(inner, out)
-		if w == nil {
-			return nil, nil
-		}
 		err := g.with(opt, func(t *tensor.Tensor) {
-			addTo(of, w, tensor.New(tensor.Float64, t.Shape, slices.Clone(tensor.Data[float64](t))))
+			given[out] = tensor.New(tensor.Float64, t.Shape, slices.Clone(tensor.Data[float64](t)))
 		})
 		if err != nil {
 			return nil, err
 		}
+	}
+	return given, nil
+}
+
+// derivative are the derivatives by the inputs of a function, by their number, that the calls which it made give
+// for gradients of its results; nil if they do not tell.
+func (c *Call) derivative(inner []*Call, given map[*Value]*tensor.Tensor, opt Options) (map[int]*tensor.Tensor, error) {
+	of, got := map[*Value]*tensor.Tensor{}, map[int]*tensor.Tensor{}
+	if given == nil {
+		return nil, nil
+	}
+	for _, out := range c.Outputs {
+		t := given[out]
+		if t == nil {
+			continue
+		}
+		w := madeIn(inner, out)
+		if w == nil {
+			return nil, nil
+		}
+		addTo(of, w, t)
 	}
 	for _, i := range slices.Backward(inner) {
 		if !slices.ContainsFunc(i.Outputs, func(o *Value) bool { return of[o] != nil }) {
@@ -304,6 +339,30 @@ func madeIn(inner []*Call, out *Value) *Value {
 		}
 	}
 	return nil
+}
+
+// findHanded finds which results of the calls that an unknown function made are its own.
+func (p *Process) findHanded() {
+	inner := map[*Call][]*Call{}
+	for _, c := range p.Calls {
+		if o := c.outer; o != nil && o.Verdict == verdict.Unsupported {
+			inner[o] = append(inner[o], c)
+		}
+	}
+	for c, made := range inner {
+		from := make([]*Value, len(c.Outputs))
+		for i, o := range c.Outputs {
+			if from[i] = madeIn(made, o); from[i] == nil {
+				break
+			}
+		}
+		if slices.Contains(from, nil) {
+			continue
+		}
+		for i, w := range from {
+			c.handed, w.handedTo = true, append(w.handedTo, c.Outputs[i])
+		}
+	}
 }
 
 // innerSource is the number of the input of a function that an inner call reads, -1 if it reads something else: what

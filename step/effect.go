@@ -12,8 +12,13 @@ import (
 // Effects sets the first-order effect of each call's error on the loss: the sum of
 // gradient times error over its results, in units of the loss. Calls that no
 // gradient was recorded for get those that their readers' vector-Jacobian products
-// give.
+// give. Recorded gradients that follow from a wrong one are corrected first.
 func (p *Process) Effects(ctx context.Context, opt Options) error {
+	for _, s := range p.Steps {
+		if err := s.correctEffects(ctx, opt); err != nil {
+			return err
+		}
+	}
 	for _, s := range p.Steps {
 		if s.Scale == 0 || s.Scale-s.Scale != 0 {
 			continue
@@ -27,6 +32,9 @@ func (p *Process) Effects(ctx context.Context, opt Options) error {
 			return err
 		}
 		for _, c := range s.Calls {
+			if c.misled {
+				c.Effect, c.rounds = math.NaN(), 0
+			}
 			if c.counts() {
 				s.Predicted += c.Effect
 			}

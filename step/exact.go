@@ -206,6 +206,9 @@ func (x *rerun) call(c *Call) error {
 	// What an imagined run wants computed otherwise cannot be taken from the recording.
 	anew := x.whatIf != nil && how != AsRecorded
 	if errors.Is(err, opdef.ErrUnknownOp) && !anew {
+		if c.handed { // by the calls that it made, which are run next
+			return nil
+		}
 		outs, cause := x.bridged(c, rec, args, kwargs)
 		if outs == nil {
 			return cmp.Or(cause, err)
@@ -637,12 +640,35 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 		case isLoss:
 			t = solid(t)
 		}
-		if i < len(got) && x.each != nil {
-			x.each(c, got[i], t)
+		var was *tensor.Tensor
+		if i < len(got) {
+			was = got[i]
 		}
-		if isLoss && i == 0 && t.Numel() == 1 {
-			x.loss(c.Step, x.lossOf(c.Step, t.Item()))
+		x.tell(o, was, t)
+		x.hand(o, was, t)
+	}
+}
+
+// tell passes a result on to be compared, and the loss.
+func (x *rerun) tell(o *Value, got, t *tensor.Tensor) {
+	c := o.Call
+	if x.each != nil && got != nil {
+		x.each(c, got, t)
+	}
+	if c.Step != nil && c == c.Step.Loss && o == c.Outputs[0] && t.Numel() == 1 {
+		x.loss(c.Step, x.lossOf(c.Step, t.Item()))
+	}
+}
+
+// hand gives a result to the unknown function that made the call and returned it.
+func (x *rerun) hand(o *Value, got, t *tensor.Tensor) {
+	for _, to := range o.handedTo {
+		if x.uses[to] > 0 && (t.Storage() == nil || x.reads(o.Call)) {
+			t = solid(t)
+			x.values[to] = t
 		}
+		x.tell(to, got, t)
+		x.hand(to, got, t)
 	}
 }
 

@@ -525,8 +525,7 @@ func (v *Value) left(opt Options) (t *tensor.Tensor, err error) {
 // passes through the calls of the backward pass.
 func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Value]*tensor.Tensor, averaged *[]*Call,
 	opt Options) error {
-	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{},
-		given: map[*Value]*tensor.Tensor{}}
+	b := newBackwards()
 	for _, f := range fs {
 		if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
 			return err
@@ -580,6 +579,11 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 
 // pass is the backward pass of steps, from the last call to the first.
 func (b *backwards) pass(ctx context.Context, steps []*Step, opt Options) error {
+	return cmp.Or(b.walk(ctx, steps, opt), b.left())
+}
+
+// walk takes differences through the calls of steps, from the last call to the first.
+func (b *backwards) walk(ctx context.Context, steps []*Step, opt Options) error {
 	for _, s := range slices.Backward(steps) {
 		for _, c := range slices.Backward(slices.Concat(s.Calls, s.Tail)) {
 			if err := ctx.Err(); err != nil {
@@ -593,6 +597,11 @@ func (b *backwards) pass(ctx context.Context, steps []*Step, opt Options) error 
 			}
 		}
 	}
+	return nil
+}
+
+// left says that differences are left which no call took on.
+func (b *backwards) left() error {
 	left := slices.SortedFunc(maps.Keys(b.of), func(x, y *Value) int {
 		return cmp.Or(x.Call.Order-y.Call.Order, cmp.Compare(x.Target, y.Target))
 	})
@@ -637,6 +646,15 @@ type backwards struct {
 	parameters map[uint64]*tensor.Tensor // by address
 	given      map[*Value]*tensor.Tensor // by recorded gradient of a parameter, of which others may be parts
 	averaged   []*Call                   // calls that drew random numbers which are not known
+	doubted    bool                      // gradients that are no derivatives, perhaps on purpose, are corrected, too
+	// passed, if not nil, is told of each call through which differences pass, as the reference runs it, with those of
+	// its results.
+	passed func(c *Call, rec *capture.Call, f *opdef.Forward, d []*tensor.Tensor)
+}
+
+func newBackwards() *backwards {
+	return &backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{},
+		given: map[*Value]*tensor.Tensor{}}
 }
 
 // isPart reports whether a recorded gradient is that of one of several readings of a parameter, which are added up.
@@ -675,13 +693,22 @@ func (b *backwards) begin(f *Finding, opt Options) error {
 		wanted[k] = true
 	}
 	want, err := c.pull(wanted, opt)
+	if errors.Is(err, opdef.ErrUnknownOp) {
+		given, failed := c.recordedGiven(opt)
+		if failed != nil {
+			return failed
+		}
+		if want, failed = c.derivative(c.madeCalls(), given, opt); failed != nil || want != nil {
+			err = failed
+		}
+	}
 	if err != nil {
 		return err
 	}
 	begun := false
 	for k, v := range c.Inputs {
 		g := c.gradientOf(v)
-		if g == nil || want[k] == nil || !c.failsAt(g.Target) {
+		if g == nil || want[k] == nil || !c.failsAt(g.Target) && !(b.doubted && c.doubts(g.Target)) {
 			continue
 		}
 		begun = true
@@ -747,6 +774,9 @@ func (b *backwards) through(c *Call, opt Options) error {
 		return err
 	}
 	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if errors.Is(err, opdef.ErrUnknownOp) && (c.ownRight || c.failing(replay.Backward) != nil || b.doubted) {
+		return b.throughMade(c, opt)
+	}
 	if err != nil {
 		return err
 	}
@@ -796,7 +826,39 @@ func (b *backwards) through(c *Call, opt Options) error {
 			return err
 		}
 	}
+	if b.passed != nil {
+		b.passed(c, rec, f, out)
+	}
 	for _, o := range c.Outputs {
+		delete(b.of, o)
+	}
+	return nil
+}
+
+// throughMade passes the differences through the calls that a function of the program made.
+func (b *backwards) throughMade(c *Call, opt Options) error {
+	given := map[*Value]*tensor.Tensor{}
+	for _, o := range c.Outputs {
+		if b.of[o] != nil {
+			given[o] = b.of[o]
+		}
+	}
+	grads, err := c.derivative(c.madeCalls(), given, opt)
+	if err != nil {
+		return err
+	}
+	for k, v := range c.Inputs {
+		switch d := grads[k]; {
+		case d == nil && v.RequiresGrad && c.gradientOf(v) != nil:
+			return fmt.Errorf("the calls that it made do not give that of %s", v.Target)
+		case d == nil:
+		default:
+			if err := b.add(v, d); err != nil {
+				return err
+			}
+		}
+	}
+	for o := range given {
 		delete(b.of, o)
 	}
 	return nil

@@ -458,11 +458,12 @@ func (c *Call) hasGradient(v *Value) bool {
 		slices.ContainsFunc(c.Step.tailLike[shapeSum(turned)], like))
 }
 
-// NotRun counts the calls that could not be run again, but for those inside of a call that was judged as a whole.
+// NotRun counts the calls that could not be run again. Those inside of a call that was judged as a whole do not count, nor
+// do functions whose results the calls give that they made.
 func (t *Trace) NotRun() int {
 	n := 0
 	for _, c := range t.Calls() {
-		if c.Failed != "" && !c.inJudged() {
+		if c.Failed != "" && !c.inJudged() && !c.handed {
 			n++
 		}
 	}

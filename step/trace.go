@@ -34,6 +34,8 @@ type Value struct {
 	uncompared bool
 	// asGradient: the call that is given it takes it as a gradient, whatever is in it.
 	asGradient bool
+	// handedTo are the results of unknown functions that made the call, which this result is.
+	handedTo []*Value
 	// told, of a changed value, says that the reason names what the program did or left out.
 	told bool
 	// leftover: it is a changed gradient that may hold what was there before the first step that was recorded.
@@ -219,6 +221,8 @@ type Call struct {
 	// effect is the sum of gradient times error over the elements of the results, in
 	// units of the gradient's loss; measured says that there was a gradient.
 	effect   float64
+	handed   bool    // the operator is not known, and the calls that it made give its results
+	misled   bool    // effect follows from a wrong gradient, and the right one is not known
 	spread   float64 // the sum of the squares of gradient times error, as large as rounding makes these
 	measured bool
 	// Effect is the first-order effect of the call's error on the loss; NaN where no
@@ -343,6 +347,7 @@ type Step struct {
 	// if there is none.
 	Untold    *Break
 	Predicted float64 // the sum of the effects
+	Misled    Misled  // what wrong gradients did to the effects
 	// Unlinked are inputs with a gradient whose producer was not recorded: the exact
 	// step goes on from what they hold.
 	Unlinked []*Value
@@ -471,6 +476,7 @@ func New(calls []*Call) *Trace {
 		}
 		p.findExchanges()
 		p.link()
+		p.findHanded()
 		p.findVacant()
 		p.findStale()
 		p.split()

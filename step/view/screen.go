@@ -813,6 +813,7 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 		fmt.Fprintf(b, "the exact run takes the recorded results of %s, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, reports.OneLine(s.Breaks[0].Reason))
 	}
+	misled(b, s.Misled)
 	kept := func(s *step.Step) bool { return s.Kept != nil }
 	if i := slices.IndexFunc(s.Loss.Process.Steps, kept); i >= 0 && !math.IsNaN(s.Exact) {
 		k := s.Loss.Process.Steps[i].Kept
@@ -838,6 +839,25 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 		}
 	}
 	return b.String()
+}
+
+// misled says what wrong gradients did to the effects of calls.
+func misled(b *strings.Builder, m step.Misled) {
+	if m.First == nil {
+		return
+	}
+	from := fmt.Sprintf("follow from %s of %s, which is wrong", m.Target, m.First)
+	if m.Doubted {
+		from = fmt.Sprintf("follow from %s of %s, which is not the derivative of the calls that it made", m.Target, m.First)
+	}
+	if m.Corrected > 0 {
+		fmt.Fprintf(b, "the recorded gradients of %s %s: their effects below are computed with corrected gradients\n",
+			reports.Count(m.Corrected, "call"), from)
+	}
+	if m.Unknown > 0 {
+		fmt.Fprintf(b, "the effects of %s are not known: their recorded gradients %s, and the right ones are not known (%s)\n",
+			reports.Count(m.Unknown, "call"), from, m.Why)
+	}
 }
 
 // lossCall names the call that gave the loss, and the number that it gave if the program read another one.
