@@ -458,8 +458,8 @@ func (c *Call) hasGradient(v *Value) bool {
 		slices.ContainsFunc(c.Step.tailLike[shapeSum(turned)], like))
 }
 
-// NotRun counts the calls that could not be run again. Those inside of a call that was judged as a whole do not count, nor
-// do functions whose results the calls give that they made.
+// NotRun counts the calls that could not be run again. Those inside of a call that was judged as a whole do not count,
+// nor do functions whose results the calls give that they made.
 func (t *Trace) NotRun() int {
 	n := 0
 	for _, c := range t.Calls() {

@@ -848,7 +848,8 @@ func misled(b *strings.Builder, m step.Misled) {
 	}
 	from := fmt.Sprintf("follow from %s of %s, which is wrong", m.Target, m.First)
 	if m.Doubted {
-		from = fmt.Sprintf("follow from %s of %s, which is not the derivative of the calls that it made", m.Target, m.First)
+		from = fmt.Sprintf("follow from %s of %s, which is not the derivative of the calls that it made", m.Target,
+			m.First)
 	}
 	if m.Corrected > 0 {
 		fmt.Fprintf(b, "the recorded gradients of %s %s: their effects below are computed with corrected gradients\n",
