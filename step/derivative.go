@@ -144,9 +144,11 @@ const worthDoubt = 0.01
 // notDerivative is the gap of such gradients.
 const notDerivative = "not the derivative of the calls that it made"
 
-// Doubted are the gradients of functions of the program that are not the derivative of the calls that these made, by
-// function and line. That may be meant, so that they are no findings.
-func (t *Trace) Doubted() (all []Gap) {
+// Doubted are gradients that are right only if the program means them, so that they are no findings: those of Bypassed,
+// and those of functions of the program that are not the derivative of the calls that these made, by function and line.
+func (t *Trace) Doubted() []Gap { return slices.Concat(t.Bypassed(), t.notDerivatives()) }
+
+func (t *Trace) notDerivatives() (all []Gap) {
 	type key struct{ op, at, target string }
 	type group struct {
 		Gap

@@ -168,7 +168,7 @@ func (t *Trace) Seen() *Seen {
 	}
 	s.Gaps = slices.Concat(t.Wrapped(), t.Unjoined, s.Gaps)
 	s.leaveOut(t)
-	s.Gaps = append(t.Doubted(), s.Gaps...)
+	s.Gaps = slices.Concat(t.Doubted(), s.Gaps)
 	return s
 }
 
