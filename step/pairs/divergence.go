@@ -599,8 +599,12 @@ func (w *walk) backward(e event) {
 	}
 	arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
 	if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
-		w.add(c, e.at, c.gradient, became(c.gradient, "what arrives agrees, the gradient does not: ",
-			w.of.Rounding.readsOther(c, true)))
+		reason := "what arrives agrees, the gradient does not: "
+		if c.back > growth*max(w.arrives, c.unit) { // op_tools' tolerance passes gradients that are small
+			reason = fmt.Sprintf("what arrives differs%s, the gradient%s, which that does not explain: ", by(c.back),
+				by(c.off))
+		}
+		w.add(c, e.at, c.gradient, became(c.gradient, reason, w.of.Rounding.readsOther(c, true)))
 		w.parted, w.faulty = true, true
 		return
 	}

@@ -122,6 +122,15 @@ func TestDivergence(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
+	var small Divergence // op_tools' tolerance passes a gradient that arrives, though it differs
+	g, a := result("backward", grad, fail), result("backward", arrived, pass)
+	e1 := entry(0, -1)
+	small.Add(Pair{A: e1, B: e1}, []*reports.Result{result("input", in, pass), g, a}, map[*reports.Result]*Difference{
+		g: {Relative: 9.5, DTypes: [2]tensor.DType{tensor.Float32, tensor.Float32}},
+		a: {Relative: 0.55, DTypes: [2]tensor.DType{tensor.Float32, tensor.Float32}}})
+	if p := small.First(); p == nil || !strings.HasPrefix(p.Reason, "what arrives differs by 0.55, the gradient by 9.5") {
+		t.Errorf("a small gradient that arrives differs: %+v", p)
+	}
 	var other Divergence // arguments of other shapes: another program, of which nothing is said
 	x := result("input", in, fail)
 	e := entry(0, -1)
