@@ -264,6 +264,11 @@ func (v *Value) refilled() bool {
 		(v.Target == "input[0]" || list && v.Call.returns(v))
 }
 
+// drawsAnyway reports whether a call draws its numbers whatever its argument holds, of which it takes only the shape.
+func (c *Call) drawsAnyway() bool {
+	return strings.HasSuffix(c.Op, "_like") || len(c.Inputs) == 1 && c.Inputs[0].refilled()
+}
+
 // isOut reports whether an argument is memory for a result (out=).
 func (v *Value) isOut() bool {
 	return v.Target == "input.out" || strings.HasPrefix(v.Target, "input.out[")
