@@ -292,7 +292,7 @@ func (k *KnownList) Mark(r *Result) {
 	if k == nil || r.Device != "" {
 		return
 	}
-	why, is := "", failsAs(r.Verdict)
+	why, first, is := "", false, failsAs(r.Verdict) // first: it is the first thing to know
 	lines, others := k.about(r)
 	if len(lines) == 0 && is.Differs() && len(others) > 0 {
 		for _, l := range others {
@@ -320,7 +320,7 @@ func (k *KnownList) Mark(r *Result) {
 		switch times := r.extent().timesWorse(l.was); {
 		case l.over:
 			l.Expired++
-			why = fmt.Sprintf("%s: known until %s, which has passed", at, l.Until)
+			why, first = fmt.Sprintf("expired on %s (%s)", l.Until, at), true
 		case is != l.verdict:
 			l.Worse++
 			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, is)
@@ -337,8 +337,12 @@ func (k *KnownList) Mark(r *Result) {
 			return
 		}
 	}
-	if why = "; " + why; why != "; " && !strings.HasSuffix(r.Reason, why) { // as the run itself may have said
-		r.Reason += why
+	switch {
+	case why == "" || strings.Contains(r.Reason, why): // as the run itself may have said
+	case first:
+		r.Reason = why + ": " + r.Reason
+	default:
+		r.Reason += "; " + why
 	}
 }
 

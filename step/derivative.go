@@ -121,10 +121,14 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 		}
 		c.Results = append(c.Results, Result{Phase: replay.Backward, Target: o.g.Target, Verdict: verdict.Fail,
 			Reason: "it is not the derivative of the calls that the function made: " + how})
-		c.Verdict = verdict.Fail
+		c.Verdict, c.ownWrong = verdict.Fail, true
 	}
 	return nil
 }
+
+// ByDerivative reports whether a call is wrong since its gradients are not the derivative of the calls that it made: the
+// reference does not know the function, so nothing but the step tells.
+func (c *Call) ByDerivative() bool { return c.ownWrong }
 
 // A doubt is a gradient of a function that is not the derivative of the calls that it made, perhaps on purpose.
 type doubt struct {

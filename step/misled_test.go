@@ -28,6 +28,9 @@ func TestEffectsBehindWrongGradients(t *testing.T) {
 	if m.Why != "" || !(math.Abs(m.Loss-next) < m.RoundsBy()) {
 		t.Errorf("the next loss is %v, want %v: %s", m.Loss, next, m.Why)
 	}
+	if !tr.First().Call.ByDerivative() {
+		t.Error("nothing but the step tells that the gradient is wrong")
+	}
 	if n := tr.NotRun(); n > 0 {
 		t.Errorf("%d calls could not be run again", n)
 	}

@@ -249,7 +249,7 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 
 // graphOf is the graph of the step, with what was measured.
 func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra, rec *reports.Recording, path string) *view.Graph {
-	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
+	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false, path) })
 	g.Title = "optool step " + reports.OneLine(filepath.Base(absolute(path))) + ": " + g.Judgement
 	g.AddMoved(t, shown)
 	g.AddRecording(rec)

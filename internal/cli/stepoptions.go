@@ -71,7 +71,10 @@ func (o *stepOptions) command(args ...string) string {
 }
 
 // repro is the command that runs a call again: a collective with those of the other ranks.
-func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
+func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool, path string) string {
+	if c.ByDerivative() && !onDevice {
+		return o.page(path)
+	}
 	args := []string{"replay", "--tables"}
 	if onDevice {
 		args = append(args, o.deviceFlags.repro()...)
@@ -96,21 +99,33 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 			f = t.Findings[i] // the call of the first one does what it should
 		}
 		at := quotePath(pathOf(f.Call.Entry))
+		if f.Call.ByDerivative() { // only the step tells
+			out = append(out, o.command("explain", at)+declares)
+			return o.withPage(out, path)
+		}
 		if f.Rule == verdict.Diverged && f.Peer != nil {
 			out = append(out, o.command("compare", "--tables", at, quotePath(pathOf(f.Peer.Entry))))
 		} else if f.Between() == "" {
-			out = append(out, o.repro(t, f.Call, false))
+			out = append(out, o.repro(t, f.Call, false, path))
 		}
 		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
 			out = append(out, o.command("explain", at))
 		}
 	} else if wrong := t.SavedWrong(); len(wrong) > 0 {
-		out = append(out, o.repro(t, wrong[0], false))
+		out = append(out, o.repro(t, wrong[0], false, path))
 	}
 	wrong, _ := t.Reruns()
 	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
-		out = append(out, o.repro(t, wrong[i].Call, true))
+		out = append(out, o.repro(t, wrong[i].Call, true, path))
 	}
+	return o.withPage(out, path)
+}
+
+// declares says what explain prints of a function that optool does not know.
+const declares = "  # prints the line that declares the function, for --ops: with it replay judges the call"
+
+// withPage adds the command that shows the step as a page, if no page was asked for.
+func (o *stepOptions) withPage(out []string, path string) []string {
 	if o.html == "" {
 		out = append(out, o.page(path))
 	}
@@ -131,7 +146,7 @@ func (o *stepOptions) recording(a *app, settings reports.Settings, list []*recor
 	for _, p := range list {
 		t := p.trace
 		results = append(results, t.Results(func(c *step.Call, onDevice bool) string {
-			return o.repro(t, c, onDevice)
+			return o.repro(t, c, onDevice, p.dir)
 		}, o.page(p.dir))...)
 		for _, f := range t.Findings {
 			for i := range f.Causes {
