@@ -147,6 +147,7 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 			x.Causes = append(x.Causes, c)
 		}
 	}
+	x.Settled = r.Verdict == verdict.Fail && r.Mistake != ""
 	x.Unexplained = r.Verdict == verdict.Fail && r.Compared != nil && r.Device == "" && r.Layout == "" &&
 		(r.Source != "device" || r.Phase != replay.Input) // causes of these are not looked for
 	return x

@@ -20,6 +20,9 @@ type Explanation struct {
 	Rule    string           // what decided
 	Profile *compare.Profile // nil where errors have no size: integers, values that are no tensors
 	Causes  []reports.Cause
+	// Settled says that no element is off by more than is allowed, and that the value is wrong only since a mistake
+	// reproduces its errors.
+	Settled bool
 	// Unexplained says that the value is wrong and that causes were looked for.
 	Unexplained bool
 	Limit       func(index []int) (compare.Limit, error) // of an element; nil where there is none
@@ -79,6 +82,11 @@ func (e *Explanation) Judgement(st reports.Style) string {
 			fmt.Fprintf(&b, "  %s\n", st.Wrap("ulp: spacing of the dtype at the exact value; S: sum of the magnitudes of "+
 				"its n terms", 2))
 		}
+	}
+	if e.Settled {
+		fmt.Fprintf(&b, "%s\n", st.Wrap(fmt.Sprintf("No element is off by more than a result computed in %s may be: by "+
+			"itself that is a warning. It fails because the mistake of the cause reproduces these errors, which rounding "+
+			"would not.", str(r.DType)), 0))
 	}
 	for i := range e.Causes {
 		label := e.Causes[i].Label() + ":"

@@ -29,3 +29,15 @@ func TestUnexplained(t *testing.T) {
 		}
 	}
 }
+
+// TestSettled: a table in which each element is within what is allowed says why the value fails all the same.
+func TestSettled(t *testing.T) {
+	dtype, reference := "bfloat16", "float64"
+	for _, settled := range []bool{true, false} {
+		x := &explanation.Explanation{Result: &reports.Result{DType: &dtype, Reference: &reference}, Settled: settled}
+		says := strings.Contains(x.Judgement(reports.Style{}), "No element is off by more than a result computed in bfloat16")
+		if says != settled {
+			t.Errorf("settled %v: %s", settled, x.Judgement(reports.Style{}))
+		}
+	}
+}
