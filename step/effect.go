@@ -24,7 +24,7 @@ func (p *Process) Effects(ctx context.Context, opt Options) error {
 			continue
 		}
 		for _, c := range s.Calls {
-			if c.measured && !c.vacant {
+			if c.measured && !c.vacant && c.differentiatedIn() == s { // else the gradient is that of another loss
 				c.Effect, c.rounds = c.effect/s.Scale, math.Sqrt(c.spread)/math.Abs(s.Scale)
 			}
 		}

@@ -71,7 +71,7 @@ func (t *Trace) Without(ctx context.Context, opt Options) Moved {
 
 // moves is the step whose loss a fault moves first, nil if that was not recorded.
 func (f *Finding) moves() *Step {
-	s := f.Call.Step
+	s := f.shownIn()
 	if s == nil || !f.IsBehind() {
 		return s
 	}
@@ -80,6 +80,15 @@ func (f *Finding) moves() *Step {
 		return steps[n+1]
 	}
 	return nil
+}
+
+// shownIn is the step in whose forward or backward pass, or update, a finding shows: the generator of a GAN runs before
+// the loss of the discriminator, and its gradients come with the next loss.
+func (f *Finding) shownIn() *Step {
+	if f.InBackward() && f.Call.Step != nil {
+		return f.Call.differentiatedIn()
+	}
+	return f.Call.Step
 }
 
 // updateBehind is the number of the first step from s on behind which parameters are updated; that of all steps if
@@ -131,7 +140,7 @@ func (t *Trace) faultsUpTo(last *Step) (all faults) {
 		return nil
 	}
 	for _, f := range t.Findings {
-		s := f.Call.Step
+		s := f.shownIn()
 		if f.IsFault() && f.Call.Process == first.Call.Process && s != nil &&
 			(s.Number < last.Number || s == last && !f.IsBehind()) {
 			all = append(all, f)
@@ -163,7 +172,7 @@ type faults []*Finding
 // without is what the faults did to the loss that the first of them moved.
 func (fs faults) without(ctx context.Context, opt Options) (m Moved) {
 	first := fs[0]
-	s, p := first.Call.Step, first.Call.Process
+	s, p := first.shownIn(), first.Call.Process
 	m = Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}
 	if s == nil || !first.IsFault() {
 		return m
@@ -219,7 +228,7 @@ func why(broken []Break, err error) string {
 
 // moveNext finds what faults behind the loss did to the update and the loss after it.
 func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
-	s, p := fs[0].Call.Step, fs[0].Call.Process
+	s, p := fs[0].shownIn(), fs[0].Call.Process
 	all, n := p.updaters(), p.updateBehind(s)
 	switch {
 	case s.skipped():
@@ -356,11 +365,12 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 		return nil
 	}
 	shares := map[*Step]Share{}
-	updated := first.Call.Process.updateBehind(first.Call.Step)
+	began := first.shownIn()
+	updated := first.Call.Process.updateBehind(began)
 	if updated == len(first.Call.Process.Steps) { // no update is known
-		updated = first.Call.Step.Number
+		updated = began.Number
 	}
-	for _, s := range first.Call.Process.Steps[first.Call.Step.Number+1:] {
+	for _, s := range first.Call.Process.Steps[began.Number+1:] {
 		if s == m.Step {
 			continue
 		}
@@ -379,7 +389,7 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 		}
 		switch {
 		case s.Number <= updated: // with the weights that the faulty step had: a micro batch
-		case !slices.ContainsFunc(first.Call.Step.Calls, (*Call).HasBackward):
+		case !slices.ContainsFunc(began.Calls, (*Call).HasBackward):
 		case first.IsBehind():
 			share.Before = "only " + m.Step.LossName() + " was computed anew"
 		default:
