@@ -126,8 +126,8 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 	return nil
 }
 
-// ByDerivative reports whether a call is wrong since its gradients are not the derivative of the calls that it made: the
-// reference does not know the function, so nothing but the step tells.
+// ByDerivative reports whether a call is wrong since its gradients are not the derivative of the calls that it made.
+// The reference does not know the function, so only the step tells.
 func (c *Call) ByDerivative() bool { return c.ownWrong }
 
 // A doubt is a gradient of a function that is not the derivative of the calls that it made, perhaps on purpose.

@@ -186,7 +186,8 @@ type Call struct {
 	Checks  []Check  // of all values that were compared
 	byPass  byPass   // the worst of each
 	// ownRight reports, of a function of the program that the reference does not know, that its gradients are the
-	// derivative of the calls that it made, and ownWrong that one is wrong since it is not; doubted are those that are not, perhaps on purpose.
+	// derivative of the calls that it made, and ownWrong that one is wrong since it is not; doubted are those that are
+	// not, perhaps on purpose.
 	ownRight, ownWrong bool
 	doubted            []doubt
 	// spoilt are gradients that follow from memory that was overwritten before the backward pass; gradientsTold says

@@ -52,8 +52,8 @@ func (c *Call) lackingGradient() (lack []*Value) {
 		return nil
 	}
 	for i, v := range c.Inputs {
-		given := func(g *Value) bool { return g.leaf == i }
-		if v.RequiresGrad && v.named != "" && !slices.ContainsFunc(c.Grads, given) && !slices.ContainsFunc(c.later, given) {
+		given := slices.ContainsFunc(slices.Concat(c.Grads, c.later), func(g *Value) bool { return g.leaf == i })
+		if v.RequiresGrad && v.named != "" && !given {
 			lack = append(lack, v)
 		}
 	}
