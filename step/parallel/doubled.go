@@ -31,6 +31,33 @@ func (p *part) adjoint(s *site, k float64) (ok bool) {
 	return n > 1 && math.Abs(k-float64(n)) <= 1e-2*k && p.doubles(s, float64(n))
 }
 
+// meansGradient reports whether an exchange joins the parts of parameters, and its backward pass gives each part the mean of
+// the ranks' gradients: so one averages the gradients of a loss that is a mean on each rank. They count as the sum then,
+// and what an update reads as its mean.
+func (p *part) meansGradient(s *site, k float64) bool {
+	sides, n := p.read(s), 1.0
+	for m, q := range s.in[0].places {
+		if s.out[0].places[m].kind == replicated && q.kind == sharded {
+			n *= float64(p.dims[m].size)
+		}
+	}
+	if name := sides[p.ranks[0]].ins[0].name; n == 1 || math.Abs(k*n-1) > 1e-2 || p.grads[name] == nil {
+		return false
+	} else {
+		g := p.grads[name]
+		for _, c := range g.calls {
+			if c.site != s {
+				continue
+			}
+			for _, r := range p.ranks {
+				g.sum[r] = g.sum[r].plus(c.values[r].times(n - 1))
+				c.values[r] = c.values[r].times(n)
+			}
+		}
+	}
+	return true
+}
+
 // doubles notes an exchange that makes gradients k times as large; ok is false if another one makes them otherwise.
 func (p *part) doubles(s *site, k float64) (ok bool) {
 	if p.doubled != nil && p.doubled.k != k {

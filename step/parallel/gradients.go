@@ -327,7 +327,7 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 		return
 	}
 	if k, ok := got.ratio(want, max(1e-3, tolerance)); ok {
-		if p.adjoint(s, k) {
+		if p.adjoint(s, k) || p.meansGradient(s, k) {
 			return
 		}
 		broken("scale", fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
