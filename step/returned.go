@@ -175,7 +175,8 @@ func (p *Process) findUncopied() {
 	changed := map[*Value]*Value{} // the reading that finds it old
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			if !v.isParameter() || v.DType.Size() != 2 || !v.telling() || c.phase() < 0 || c.phase()%2 == 1 {
+			if !v.isParameter() || v.DType.Size() != 2 || !v.telling() || c.phase() < 0 || c.phase()%2 == 1 ||
+				!c.HasBackward() && c.passes(v) != nil { // it can be what the new weight is then copied to
 				continue
 			}
 			first := cmp.Or(v.From.first, v.From.Value, v)
