@@ -23,7 +23,7 @@ func (p *part) apartOnPurpose(verdicts map[string]*judged) bool {
 	}
 	return !slices.ContainsFunc(p.checker.trace.Processes, func(q *step.Process) bool {
 		return slices.ContainsFunc(q.Calls, func(c *step.Call) bool {
-			return strings.HasPrefix(c.Entry.Module, "module.") || isExchange(c.Op)
+			return wrapped(c) || isExchange(c.Op)
 		})
 	})
 }
@@ -88,3 +88,7 @@ func averages(q *step.Process) bool {
 // carries are operators whose result is a parameter, or what an update changed of it, if an argument is one.
 var carries = setOf("sub", "detach", "clone", "view", "reshape", "flatten", "cat", "stack", "div", "mul", "to", "neg",
 	"flatten_dense_tensors", "parameters_to_vector", "contiguous", "float", "copy")
+
+// wrapped reports whether a module around the others made a call, such as DistributedDataParallel, whose reduction of
+// gradients is no recorded call.
+func wrapped(c *step.Call) bool { return strings.HasPrefix(c.Entry.Module, "module.") }

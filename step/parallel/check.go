@@ -483,6 +483,7 @@ func (p *part) check() {
 	p.backward()
 	p.doublings()
 	p.parameters()
+	p.readAlike()
 	p.causes()
 }
 
