@@ -484,6 +484,8 @@ func (p *part) check() {
 	p.doublings()
 	p.parameters()
 	p.readAlike()
+	p.addedMeans()
+	p.ignoredUnevenly()
 	p.causes()
 }
 
