@@ -69,3 +69,21 @@ func TestCausesOfDropout(t *testing.T) {
 		}
 	}
 }
+
+// TestCausesOfDropoutBehindZeros: where the operand is 0, as after a relu, the result does not tell the mask.
+func TestCausesOfDropoutBehindZeros(t *testing.T) {
+	const n, scale = 600, 4. / 3
+	r := rand.New(rand.NewPCG(8, 3))
+	x, out, up, grad := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range x {
+		kept := float64(min(1, r.IntN(4)))
+		x[i], up[i] = max(0, r.NormFloat64()), r.NormFloat64()
+		out[i], grad[i] = x[i]*kept*scale, up[i]*kept*scale*scale
+	}
+	of := func(v []float64) *tensor.Tensor { return stored(tensor.Float32, []int{n}, v...) }
+	found := explain(entries(t, record(t, "torch.nn.functional.dropout", []value.Value{needsGrad(of(x)), 0.25, true},
+		of(out), value.NewTuple(of(grad)), value.NewTuple(of(up))))[0], options(t))
+	if len(found) != 1 || found[0].Text != "the gradient is multiplied by 1/(1-p) twice" {
+		t.Errorf("causes %+v", found)
+	}
+}
