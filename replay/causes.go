@@ -31,7 +31,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	if c.opt.Device != nil {
 		return c.deviceCauses(fails, allowed)
 	}
-	c = c.asRead().requiring()
+	c = c.AsRead().requiring()
 	var said []causes.Cause
 	for _, f := range fails {
 		if f.Mistake != "" && !slices.ContainsFunc(said, func(k causes.Cause) bool { return k.Text == f.Mistake }) {
@@ -68,8 +68,8 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	})
 }
 
-// asRead is the call under the reading that Compare kept.
-func (c *Call) asRead() *Call {
+// AsRead is the call under the reading that Compare kept, which is most often the call itself.
+func (c *Call) AsRead() *Call {
 	if c.kept == nil {
 		return c
 	}

@@ -20,7 +20,7 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 			r.add(leaf(Forward, "output", i, len(got)), verdict.Skipped, unread(got[i]), nil)
 			return
 		}
-		if ok1 != ok2 || ok1 && (g.DType != r.mixedDType(g, w) || !slices.Equal(g.Shape, w.Shape)) {
+		if ok1 != ok2 || ok1 && (g.DType != r.mixedDType(g.DType, w.DType) || !slices.Equal(g.Shape, w.Shape)) {
 			reason := "recorded " + opdef.TypeName(got[i]) + ", want " + opdef.TypeName(want[i])
 			r.add(leaf(Forward, "output", i, len(got)), verdict.Fail, reason, g)
 			return

@@ -19,18 +19,26 @@ type Due struct {
 	Allowed *tensor.Tensor
 	// Together bounds what the elements have in common, nil if the recorded value does not fail by that.
 	Together *compare.Together
+	// Worst is the element that the verdict names if the recorded value fails, nil if it does not.
+	Worst []int
 }
 
-// due is a value of the call, with what it may be off by; of is what comparing the recorded one found, nil if nothing.
-func (c *Call) due(name string, l label, want *tensor.Tensor, b opdef.Bound, of *Result) Due {
+// due is a value of the call that has a precision, Invalid for that of its dtype, with what it may be off by; of is what
+// comparing the recorded one found, nil if nothing.
+func (c *Call) due(name string, l label, want *tensor.Tensor, precision tensor.DType, b opdef.Bound, of *Result) Due {
 	r := &comparison{Call: c}
 	_, asked := c.opt.Tolerances.For(c.Op, b.Class.String(), l.label, want.DType)
 	d := Due{Name: name, Want: want}
-	d.Allowed = compare.Allowed(want, r.model(l.phase, b, tensor.Invalid), asked, of.fails())
-	if of.fails() && of.Compared != nil {
-		d.Together = of.Compared.Together
-	}
+	d.Allowed = compare.Allowed(want, r.model(l.phase, b, precision), asked, of.fails())
+	d.failed(of)
 	return d
+}
+
+// failed notes how the recorded value failed, if it did.
+func (d *Due) failed(of *Result) {
+	if of.fails() && of.Compared != nil {
+		d.Together, d.Worst = of.Compared.Together, of.Compared.WorstIndex
+	}
 }
 
 func (r *Result) fails() bool { return r != nil && r.Verdict == verdict.Fail }
@@ -62,12 +70,16 @@ func (o *Outcome) failingGradient(shape []int) *Result {
 	return nil
 }
 
-// DueOutputs are the results. It needs Start or Compare, as do the others; o is what Compare found, nil if nothing.
+// DueOutputs are the results. It needs Start, as do the others; o is what Compare found, nil if nothing.
 func (c *Call) DueOutputs(o *Outcome) []Due {
 	out := make([]Due, len(c.fwd.Outs))
 	for i, t := range c.fwd.Outs {
 		l := leaf(Forward, "output", i, len(out))
-		out[i] = c.due(l.target, l, t, c.bound.OutBound(c.fwd, i), o.result(Forward, l.target))
+		of := o.result(Forward, l.target)
+		if of != nil && of.DType.IsFloat() {
+			t = opdef.Cast(t, (&comparison{Call: c}).mixedDType(of.DType, t.DType))
+		}
+		out[i] = c.due(l.target, l, t, c.mixed, c.bound.OutBound(c.fwd, i), of)
 	}
 	return out
 }
@@ -84,7 +96,7 @@ func (c *Call) DueArguments(o *Outcome) []Due {
 	for i, t := range inputs {
 		out[i].Name = fmt.Sprintf("input[%d]", i)
 		if n, ok := now[t]; ok {
-			out[i] = c.due(out[i].Name, leaf(Input, "input", i, len(inputs)), n.value, n.bound,
+			out[i] = c.due(out[i].Name, leaf(Input, "input", i, len(inputs)), n.value, tensor.Invalid, n.bound,
 				o.result(Input, out[i].Name))
 		}
 		for _, a := range c.bound.Tensors() {
@@ -123,11 +135,22 @@ func (c *Call) DueGradients(o *Outcome) ([]Due, error) {
 		k := max(a.Index, 0)
 		out[i].Name = a.String()
 		if g := grads[a.Name]; k < len(g) && g[k] != nil {
-			out[i] = c.due(out[i].Name, leaf(Backward, "grad", i, len(wanted)), g[k],
+			want, precision := c.leafGradient(g[k], c.recorded(a.Tensor).DType)
+			out[i] = c.due(out[i].Name, leaf(Backward, "grad", i, len(wanted)), want, precision,
 				d.Call.GradBound(d.Forward, d.GradOutputs, grads, a.Name, k), o.failingGradient(g[k].Shape))
+			out[i].Worst = nil // an element of what was recorded
 		}
 	}
 	return out, nil
+}
+
+// leafGradient is the gradient g of an argument that was recorded in dtype dt, as autograd gives it, and its precision,
+// Invalid for that of its dtype: it passes through the cast of the argument.
+func (c *Call) leafGradient(g *tensor.Tensor, dt tensor.DType) (*tensor.Tensor, tensor.DType) {
+	if g.DType != dt && g.DType.IsFloat() && dt.IsFloat() {
+		return opdef.Cast(g, dt), g.DType
+	}
+	return g, (&comparison{Call: c}).narrowed(dt)
 }
 
 // DueRecordedGradients are what the recorded gradients should be, in their order, after Compare without a device. There
@@ -144,11 +167,12 @@ func (c *Call) DueRecordedGradients(o *Outcome) []Due {
 				r.Compared.Allowed == nil {
 				continue
 			}
-			if _, want, ok := c.Pair(&r); ok {
-				out[i].Want, out[i].Allowed = want, r.Compared.Allowed(r.fails())
-				if r.fails() {
-					out[i].Together = r.Compared.Together
+			if got, want, ok := c.Pair(&r); ok {
+				if got.DType.IsFloat() && want.DType.IsFloat() {
+					want = opdef.Cast(want, got.DType)
 				}
+				out[i].Want, out[i].Allowed = want, r.Compared.Allowed(r.fails())
+				out[i].failed(&r)
 			}
 		}
 	}

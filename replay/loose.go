@@ -32,7 +32,7 @@ const (
 // to rounding under another argument or a mistake that the operator declares. Precision is
 // no such mistake: that is what the warning is about.
 func (c *Call) retryWarnings(o *Outcome) {
-	c = c.asRead()
+	c = c.AsRead()
 	loose := c.mistakable(o)
 	if len(loose) == 0 {
 		return

@@ -84,14 +84,14 @@ func (r *comparison) returnedValue() value.Value {
 	return value.NewList(out...)
 }
 
-// mixedDType is the dtype that is due of a result that was recorded as got and computed as want: under autocast, states
-// are added up in float32 or in 16 bits.
-func (r *comparison) mixedDType(got, want *tensor.Tensor) tensor.DType {
+// mixedDType is the dtype that is due of a result that was recorded in dtype got and computed in dtype want: under
+// autocast, states are added up in float32 or in 16 bits.
+func (r *comparison) mixedDType(got, want tensor.DType) tensor.DType {
 	switch {
 	case r.mixed == tensor.Invalid:
-		return want.DType
-	case got.DType == tensor.Float32 || got.DType == r.mixed:
-		return got.DType
+		return want
+	case got == tensor.Float32 || got == r.mixed:
+		return got
 	}
 	return r.recordedDType()
 }
@@ -175,7 +175,7 @@ func (r *comparison) compareOutput(l label, got, want value.Value, result int, b
 		return r.compareSampled(l, got, due, &sampledValue{labels: r.sampler.axes.Out}, tensor.Invalid)
 	}
 	if g, ok := got.(*tensor.Tensor); ok {
-		due = opdef.Cast(due, r.mixedDType(g, due))
+		due = opdef.Cast(due, r.mixedDType(g.DType, due.DType))
 	}
 	return r.compareValue(l, got, due, b, r.mixed)
 }

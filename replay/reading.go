@@ -439,3 +439,57 @@ func (c *Call) readAs(way reading) *Call {
 	d.sampler = nil
 	return &d
 }
+
+// An Autocast is what torch.autocast did in a call, which a program that repeats the call does, too.
+type Autocast struct {
+	// Casts are the dtypes to which the tensors among the arguments are cast, in their order; Invalid for those that are
+	// not. It is nil if none is.
+	Casts []tensor.DType
+	// Inside is the dtype of torch.autocast that casts within the call, Invalid for none.
+	Inside tensor.DType
+	// Recorded is the dtype of torch.autocast around the call as far as it was recorded, Invalid if it was not, or off.
+	Recorded tensor.DType
+}
+
+// Autocast is what torch.autocast did under the reading of the call: see AsRead.
+func (c *Call) Autocast() Autocast {
+	k := Autocast{Inside: c.mixed}
+	args := c.bound.Tensors()
+	for _, a := range args {
+		if dt, ok := tensor.ParseDType(capture.AutocastOf(c.autocasts, a.Tensor.Device)); ok {
+			k.Recorded = dt
+			break
+		}
+	}
+	if c.mixed != tensor.Invalid {
+		return k
+	}
+	inputs, cast := c.Record.Inputs(), false
+	dtypes := make([]tensor.DType, len(inputs))
+	for i, t := range inputs {
+		for _, a := range args {
+			if c.recorded(a.Tensor) == t && a.Tensor.DType != t.DType {
+				dtypes[i], cast = a.Tensor.DType, true
+			}
+		}
+	}
+	if cast {
+		k.Casts = dtypes
+	}
+	return k
+}
+
+// readLike makes c, which has the tensors of another call as they were recorded, read as that one.
+func (c *Call) readLike(other *Call) {
+	read := map[*tensor.Tensor]*tensor.Tensor{}
+	for t, recorded := range other.original {
+		read[recorded] = t
+	}
+	c.bound = c.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+		if t := read[a.Tensor]; t != nil {
+			return t
+		}
+		return a.Tensor
+	})
+	c.original, c.mixed, c.autocasts = other.original, other.mixed, other.autocasts
+}

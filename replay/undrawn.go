@@ -50,6 +50,9 @@ func (c *Call) Undrawn() (*Call, Setting) {
 			continue
 		}
 		u := Of(&rec, c.opt)
+		if u.err == nil {
+			u.readLike(c)
+		}
 		if u.err == nil && u.bound.Random() == "" && u.Start() == nil {
 			return u, s
 		}

@@ -138,9 +138,10 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 		}
 	}
 	why, due := "", &due{}
-	if err := c.Start(); err != nil {
+	as := c.AsRead()
+	if err := as.Start(); err != nil {
 		why = err.Error()
-	} else if due, err = expected(c, r.Outcome, add); err != nil {
+	} else if due, err = expected(as, r.Outcome, add); err != nil {
 		return nil, err
 	} else {
 		files = append(files, file{"expected/names.json", due.names(r)})
@@ -149,7 +150,7 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 		}
 	}
 	if why == "" {
-		p, err := newProgram(c.DeviceCall(true), due)
+		p, err := newProgram(as.DeviceCall(true), due)
 		if err != nil {
 			why = err.Error()
 		} else {
@@ -182,13 +183,14 @@ type due struct {
 	outputs, arguments, gradients, recorded []replay.Due
 	// random says that the call draws random numbers, so that it cannot be repeated; "" if it does not. Then nothing is
 	// due, or, if without is not nil, what the call gives with that argument, so that it draws none.
-	random  string
-	without *replay.Setting
+	random   string
+	without  *replay.Setting
+	autocast replay.Autocast
 }
 
 // expected adds what the call should give, as far as the reference computes it.
 func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) error) (*due, error) {
-	d := &due{random: c.Bound().Random()}
+	d := &due{random: c.Bound().Random(), autocast: c.Autocast()}
 	if d.random != "" {
 		undrawn, setting := c.Undrawn()
 		if undrawn == nil {
@@ -266,10 +268,20 @@ func (d *due) names(r Report) []byte {
 		}
 		return limits
 	}
+	worst := func(due []replay.Due) [][]int {
+		at := [][]int{}
+		for _, v := range due {
+			at = append(at, v.Worst)
+		}
+		return at
+	}
 	names := map[string]any{"arguments": of(d.arguments), "gradients": of(d.gradients),
 		"recorded_gradients": of(d.recorded), "together": map[string][]*[2]float64{"output": together(d.outputs),
 			"arguments": together(d.arguments), "gradients": together(d.gradients),
-			"recorded_gradients": together(d.recorded)}}
+			"recorded_gradients": together(d.recorded)},
+		"worst": map[string][][]int{"output": worst(d.outputs), "arguments": worst(d.arguments),
+			"gradients": worst(d.gradients), "recorded_gradients": worst(d.recorded)}}
+	d.nameAutocast(names)
 	if d.random != "" {
 		names["random"], names["without"] = d.random, d.without
 	}
@@ -278,6 +290,42 @@ func (d *due) names(r Report) []byte {
 	}
 	b, err := json.Marshal(names)
 	return append(opdef.Must(b, err), '\n')
+}
+
+// nameAutocast adds what torch.autocast did to the arguments.
+func (d *due) nameAutocast(names map[string]any) {
+	name := func(dt tensor.DType) any {
+		if dt == tensor.Invalid {
+			return nil
+		}
+		return dt.String()
+	}
+	if d.autocast.Casts != nil {
+		casts := []any{}
+		for _, dt := range d.autocast.Casts {
+			casts = append(casts, name(dt))
+		}
+		names["casts"] = casts
+	}
+	if d.autocast.Inside != tensor.Invalid {
+		names["autocast"] = name(d.autocast.Inside)
+	}
+	if d.autocast.Recorded != tensor.Invalid {
+		names["recorded_autocast"] = name(d.autocast.Recorded)
+	}
+}
+
+// autocastText says what repeat.py does of what torch.autocast did; "" if that is nothing.
+func (d *due) autocastText() string {
+	switch {
+	case d.autocast.Inside != tensor.Invalid:
+		return fmt.Sprintf("repeat.py makes the call under torch.autocast in %s, as the verdict reads it.\n\n",
+			d.autocast.Inside)
+	case d.autocast.Casts != nil:
+		return fmt.Sprintf("repeat.py casts arguments to %s, as torch.autocast does and the verdict reads the call.\n\n",
+			slices.Max(d.autocast.Casts)) // there is one dtype, and Invalid
+	}
+	return ""
 }
 
 // unrounded is a floating result in the dtype it was computed in.
@@ -316,12 +364,13 @@ func readme(c *replay.Call, r Report, d *due, why string) string {
 		b.WriteString("Without `--function`, and in C, other functions run: that they are right says nothing of the " +
 			"recorded one.\n\n")
 	}
+	b.WriteString(d.autocastText())
 	b.WriteString(d.repeats())
 	if why != "" {
 		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
 	}
 	errorsOf(&b, r.Values)
-	listFiles(&b, c, r, why == "")
+	listFiles(&b, c.AsRead(), r, why == "")
 	if d.without != nil {
 		fmt.Fprintf(&b, "\nThe files of expected/ are of the call with %s.\n", d.without)
 	}

@@ -11,6 +11,7 @@ further off, 1: one is, or all together are, 3: the call cannot be run here, or 
 wrong without them.
 """
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -66,6 +67,18 @@ def to_device(value, device, fresh, seen):
     return value
 
 
+def cast(value, dtypes):
+    """The value with its tensors in the dtypes of an iterator, which has None for those that keep theirs."""
+    if isinstance(value, torch.Tensor):
+        dtype = next(dtypes, None)
+        return value.to(getattr(torch, dtype)) if dtype else value
+    if isinstance(value, dict):
+        return {k: cast(v, dtypes) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(cast(v, dtypes) for v in value)
+    return value
+
+
 def find(name, modules):
     """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring.
 
@@ -96,9 +109,11 @@ def own_function(name):
 
 
 def due(what, names):
-    """The expected values of a kind, how far their elements may be off, and what these may have in common."""
+    """The expected values of a kind, how far their elements may be off, what these may have in common, and which of the
+    recorded ones the verdict calls worst."""
     wide = load("expected", what + "_float64.pth")
-    return None if wide is None else list(zip(wide, load("expected", "allowed_" + what + ".pth"), names["together"][what]))
+    return None if wide is None else list(zip(wide, load("expected", "allowed_" + what + ".pth"), names["together"][what],
+                                              names["worst"][what]))
 
 
 def together(what, got, y, limits):
@@ -129,9 +144,9 @@ def together(what, got, y, limits):
     return ok
 
 
-def compare(what, got, expected, args):
+def compare(what, got, expected, args, recorded=False):
     """Print the worst element; return whether none is further off than it may be."""
-    want, allowed, limits = expected
+    want, allowed, limits, worst = expected
     if got is None or want is None:
         return True
     got = got.detach().cpu()
@@ -139,7 +154,8 @@ def compare(what, got, expected, args):
         print(f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
         return False
     x, y = (t.to(torch.complex128 if want.is_complex() else torch.float64) for t in (got, want))
-    if args.atol is not None or args.rtol is not None:
+    own = args.atol is not None or args.rtol is not None
+    if own:
         allowed = (args.atol or 0.0) + (args.rtol or 0.0) * y.abs()
     if allowed is None:
         print(f"{what}: not compared, it is not known how far it may be off")
@@ -157,12 +173,12 @@ def compare(what, got, expected, args):
         for size in reversed(x.shape):
             index.insert(0, at % size)
             at //= size
-        here = tuple(index)
+        here = tuple(worst if recorded and worst is not None and not own and not x.dim() > want.dim() else index)
         text += (f"; worst at {list(here[:want.dim()])}: got {x[here].item():.9g} want {y[here].item():.17g}, may be off by "
                  f"{allowed[here].item():.4g}")
     print(text)
     ok = not wrong.any()
-    if limits is not None and args.atol is None and args.rtol is None:
+    if limits is not None and not own:
         ok = together(what, got, want.double(), limits) and ok
     return ok
 
@@ -207,7 +223,7 @@ def main():
         recorded = load("call", file)
         if recorded is not None and not without:
             for r, e, n in zip(tensors((recorded["args"], recorded["kwargs"])), then, named):
-                compare(f"recorded {n}", r, e, args)
+                compare(f"recorded {n}", r, e, args, recorded=True)
     name = call["name"]
     in_place = name.endswith("_") and not name.endswith("__") or call["kwargs"].get("inplace") is True
     up = load("call", "grad_outputs.pth")
@@ -231,7 +247,16 @@ def main():
                 call["args"] = list(call["args"])
                 call["args"][without["place"]] = without["value"]
         given = to_device((call["args"], call["kwargs"]), args.device, in_place, seen)
-        with torch.set_grad_enabled(not after or wanted is not None):
+        # The program's own function gets what it got: its arguments under torch.autocast, as far as that was recorded.
+        inside = names.get("recorded_autocast") if args.function else names.get("autocast")
+        if names.get("casts") and not inside:
+            given = cast(given, iter(names["casts"]))
+            print("arguments are cast as under torch.autocast: to " + max(filter(None, names["casts"])))
+        around = contextlib.nullcontext()
+        if inside:
+            around = torch.autocast(args.device.split(":")[0], getattr(torch, inside))
+            print("under torch.autocast in " + inside)
+        with torch.set_grad_enabled(not after or wanted is not None), around:
             output = function(*given[0], **given[1])
     except (AttributeError, LookupError, RuntimeError, TypeError) as e:
         print(f"it cannot be run here: {e}", file=sys.stderr)
