@@ -168,7 +168,7 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	if before == nil {
 		replaced = ", in place of the file that was there"
 	}
-	fmt.Fprintf(a.Out, "%s %s: %s\nwritten to %s%s\n", call.Op, reports.OneLine(e.Rel), outcome.Verdict(),
+	fmt.Fprintf(a.Out, "%s%s: %s\nwritten to %s%s\n", reports.Name(call.Op), inTree(e), outcome.Verdict(),
 		reports.OneLine(o.out), replaced)
 	return comparisonExit(summary, 0), nil
 }
@@ -200,7 +200,7 @@ func (o *bundleOptions) unjudged(e *capture.Entry, op string, rs []*reports.Resu
 	if o.none() {
 		why += "; if a device gives the wrong values, name it: --device"
 	}
-	return fmt.Errorf("%s %s: nothing is written, there is no verdict: %s", op, e.Rel, why)
+	return fmt.Errorf("%s%s: nothing is written, there is no verdict: %s", op, inTree(e), why)
 }
 
 // anonymous is a result without what a vendor need not know: the process, and the directory of the source.

@@ -70,6 +70,14 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	return nil, a.noneWrong(t, counted, digest, last != nil && !last.IsPair())
 }
 
+// inTree is the path of a call in its tree, after a space; "" for a call that is all of it.
+func inTree(e *capture.Entry) string {
+	if e.Rel == "." {
+		return ""
+	}
+	return " " + reports.OneLine(e.Rel)
+}
+
 // A judged is a call that was run again; entry is nil for one that is not selected.
 type judged struct {
 	entry *capture.Entry

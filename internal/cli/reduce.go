@@ -113,10 +113,10 @@ func runReduce(cmd *cobra.Command, a *app, o *reduceOptions, paths []string) err
 	})
 	switch {
 	case errors.Is(err, reduce.ErrSound):
-		fmt.Fprintf(a.Out, "%s: %v\n", reports.OneLine(e.Rel), err)
+		fmt.Fprintf(a.Out, "%s%s: %v\n", reports.Name(rec.Op), inTree(e), err)
 		return nil
 	case err != nil:
-		return failed(fmt.Errorf("%s: %w", e.Rel, err))
+		return failed(fmt.Errorf("%s%s: %w", rec.Op, inTree(e), err))
 	}
 	text := []byte(o.text(reports.Style{Width: 80}, e, r))
 	if err := errors.Join(mark(o.out), r.Call.Write(o.out),
@@ -162,7 +162,7 @@ func (o *reduceOptions) text(st reports.Style, e *capture.Entry, r *reduce.Reduc
 	if r.Phase == replay.Input {
 		where = "an argument after the call"
 	}
-	fmt.Fprintf(&b, "%s %s: %s in %s\n", st.Bold(r.Call.Op), reports.OneLine(e.Rel),
+	fmt.Fprintf(&b, "%s%s: %s in %s\n", st.Bold(r.Call.Op), inTree(e),
 		st.Paint(r.Verdict, string(r.Verdict)), where)
 	for _, s := range r.Was {
 		fmt.Fprintf(&b, "  recorded  %s\n", s)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,6 +290,7 @@ func TestMistakes(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: x, mistakes=[("a", lambda y: y)])`:        "mistakes: the function takes (y)",
 		`op("f(Tensor x) -> Tensor", lambda x: x, exempt=dict(dtypes=""))`:               "names of checks with the reason",
 		`op("F.f(Tensor x) -> Tensor", lambda x: x, names="9.f")`:                        "is no Python identifier",
+		`op("m.f.<locals>(Tensor x) -> Tensor", lambda x: x)`:                            `"<locals>" is no Python identifier`,
 		`op("f(Tensor x, Tensor _x) -> Tensor", lambda x, _x: x)`:                        "told apart by underscores alone",
 		`exp(1)`:                            "there are tensors in the function of an operator only",
 		`x = [0] * (1 << 40)`:               "repeated",
@@ -380,4 +382,19 @@ func FuzzParse(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestNamesInsideFunctions: what a function of a program defines has a name with <locals>, which explain prints and a
+// file declares.
+func TestNamesInsideFunctions(t *testing.T) {
+	for _, name := range []string{"bugs.install.<locals>.S.apply", "bugs.install.<locals>.<lambda>"} {
+		entries, err := custom.Parse("f.star", []byte(`op("`+name+`(Tensor x) -> Tensor", lambda x: x)`))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := opdef.NewRegistry(entries); err != nil || !slices.Contains(entries[0].Names, name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

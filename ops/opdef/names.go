@@ -48,8 +48,10 @@ func expandNames(op, names string, inPlace bool) []string {
 // checkName refuses a full name that no captured call can have.
 func checkName(name string) error {
 	parts := strings.Split(name, ".")
-	for _, p := range parts {
-		if !isIdentifier(p) {
+	for i, p := range parts {
+		// What a function defines inside is below its <locals>.
+		inside := i > 0 && (p == "<locals>" && i+1 < len(parts) || p == "<lambda>" && i+1 == len(parts))
+		if !inside && !isIdentifier(p) {
 			return fmt.Errorf("name %q: %q is no Python identifier", name, p)
 		}
 	}

@@ -357,9 +357,12 @@ func readme(c *replay.Call, r Report, d *due, why string) string {
 		fmt.Fprintf(&b, "MODULE is the Python module that brings %s; it must be on PYTHONPATH or here.\n\n", c.Op)
 	}
 	if r.Replaced != "" {
-		fmt.Fprintf(&b, "%s. ", r.Replaced)
-		if module, _, _ := strings.Cut(r.Function, ":"); module != "" {
+		fmt.Fprintf(&b, "%s. ", strings.ReplaceAll(r.Replaced, "<", `\<`))
+		switch module, _, _ := strings.Cut(r.Function, ":"); {
+		case module != "":
 			fmt.Fprintf(&b, "`--function` runs it. Its module, %s, must be on PYTHONPATH or here. ", module)
+		case strings.Contains(r.Replaced, "<locals>"):
+			b.WriteString("It is defined inside a function, where no `--function` reaches it. ")
 		}
 		b.WriteString("Without `--function`, and in C, other functions run: that they are right says nothing of the " +
 			"recorded one.\n\n")

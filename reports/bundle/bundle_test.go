@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -413,6 +414,112 @@ func TestScript(t *testing.T) {
 		tensor.New(tensor.Float64, []int{3}, []float64{1, 2, 3.00001})))
 	if out, code := run(); code != 1 || !strings.Contains(out, "gradient of other: 1 of 3 elements are wrong; worst at [2]") {
 		t.Errorf("a wrong gradient: exit code %d\n%s", code, out)
+	}
+}
+
+// TestAutocast: a call under autocast is repeated and compared as the verdict reads it: with its casts, in the dtypes that
+// were recorded, and with the verdict's counts, worst elements and bounds.
+func TestAutocast(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(dt tensor.DType, vs ...float64) *tensor.Tensor {
+		return tensor.New(dt, []int{1, len(vs)}, vs).Rounded()
+	}
+	// The last probability is not written, nor is what follows from it.
+	x := row(tensor.BFloat16, 0, 1, 0.5)
+	x.RequiresGrad = true
+	y := []float64{0.18632372, 0.50648040, 0}
+	gy := []float64{1, 0.25, 0}
+	dot := gy[0]*y[0] + gy[1]*y[1]
+	rec := func(name string, v *tensor.Tensor) *capture.Record {
+		return &capture.Record{Name: "torch.softmax", Args: []value.Value{v}, Kwargs: &value.Dict{},
+			Identifier: "torch.softmax/" + name}
+	}
+	in := rec("input", x)
+	in.Args = append(in.Args, int64(-1))
+	c := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+		capture.Input: in, capture.Output: rec("output", row(tensor.Float32, y...)),
+		capture.GradOutputs: rec("grad_outputs", row(tensor.Float32, gy...)),
+		capture.GradInputs:  rec("grad_inputs", row(tensor.BFloat16, y[0]*(gy[0]-dot), y[1]*(gy[1]-dot), 0)),
+	}), replay.Options{Registry: ops.Default(), Tolerances: tol})
+	r := report()
+	r.Outcome = c.Compare()
+	r.Replaced = "torch.softmax is not torch's own here: replaced by mymod.install.<locals>.softmax"
+	dir := t.TempDir()
+	unpack(t, written(t, c, r), dir)
+	load := func(name string) *tensor.Tensor {
+		f, err := pthformat.Open(filepath.Join(dir, "expected", name), pthformat.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return value.Tensors(f.Root)[0]
+	}
+	for name, want := range map[string]tensor.DType{"output.pth": tensor.Float32, "gradients.pth": tensor.BFloat16,
+		"recorded_gradients.pth": tensor.BFloat16} {
+		if got := load(name).DType; got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	recorded := []string{}
+	for i := range r.Outcome.Results {
+		res := &r.Outcome.Results[i]
+		if res.Compared == nil || res.Compared.WorstIndex == nil || res.Phase == replay.Input {
+			continue
+		}
+		file := map[replay.Phase]string{replay.Forward: "output", replay.Backward: "recorded_gradients"}[res.Phase]
+		at := tensor.Ravel(res.Compared.WorstIndex, []int{1, 3})
+		allowed := tensor.Data[float64](load("allowed_" + file + ".pth"))[at]
+		if limit := res.Compared.Limit(res.Compared.WorstIndex).Allowed; allowed != limit {
+			t.Errorf("%s may be off by %g, the verdict allows %g", res.Target, allowed, limit)
+		}
+		recorded = append(recorded, fmt.Sprintf("recorded %s: %d of 3 elements are wrong; worst at [0, %d]: got ", res.Target,
+			res.Compared.Mismatched, at))
+	}
+	if len(recorded) != 2 {
+		t.Fatalf("%d values fail", len(recorded))
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"repeat.py casts arguments to float32", "where no `--function` reaches it"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("README.md has no %q", want)
+		}
+	}
+	if err := exec.Command("python3", "-c", "import torch").Run(); err != nil {
+		t.Skip("there is no python3 with torch")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mymod.py"), []byte("def install():\n    def softmax(): pass\n"),
+		0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []struct {
+		function string
+		code     int
+		want     []string
+	}{
+		{"", 0, append(recorded, "arguments are cast as under torch.autocast: to float32", "output[0]: 0 of 3 ",
+			"gradient of self: 0 of 3 ", "no --function reaches it")},
+		{"mymod.softmax", 3, []string{"there is no mymod.softmax here (mymod has no softmax); --function reaches"}},
+	} {
+		cmd := exec.Command("python3", "repeat.py", "--trust")
+		if try.function != "" {
+			cmd.Args = append(cmd.Args, "--function", try.function)
+		}
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != try.code {
+			t.Errorf("%q: exit code %d, want %d", try.function, code, try.code)
+		}
+		for _, want := range try.want {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%q: no %q in\n%s", try.function, want, out)
+			}
+		}
 	}
 }
 

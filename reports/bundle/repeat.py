@@ -79,10 +79,10 @@ def cast(value, dtypes):
     return value
 
 
-def find(name, modules):
+def find(name, modules, own):
     """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring.
 
-    The program that was recorded is "__main__": its functions are looked for in the modules.
+    The program that was recorded is "__main__": its functions are looked for in the modules. own: the user gave the name.
     """
     root, *rest = name.split(".")
     roots = modules if root == "__main__" else [root]
@@ -91,13 +91,16 @@ def find(name, modules):
             found = importlib.import_module(root)
             for part in rest:
                 if not hasattr(found, part):
+                    if not hasattr(found, "__path__"):
+                        raise AttributeError(f"{found.__name__} has no {part}")
                     importlib.import_module(found.__name__ + "." + part)
                 found = getattr(found, part)
             return found
         except (ImportError, AttributeError) as e:
             why = f" ({e})"
-    raise LookupError(f"there is no {name} here{why if roots else ''}; name the module that brings it: "
-                      "--import MODULE")
+    raise LookupError(f"there is no {name} here{why if roots else ''}; " + (
+        "--function reaches what a module has by name, and nothing that is defined inside a function" if own else
+        "name the module that brings it: --import MODULE"))
 
 
 def own_function(name):
@@ -207,7 +210,9 @@ def main():
         print(f"this runs {args.function}")
     elif names.get("replaced"):
         print(f"note: {names['replaced']}. This runs {own_function(call['name'])}" +
-              (f": --function {names['function']} runs the recorded one" if names["function"] else ""))
+              (f": --function {names['function']} runs the recorded one" if names["function"] else
+               ": the recorded one is defined inside a function, where no --function reaches it"
+               if "<locals>" in names["replaced"] else ""))
     without = names.get("without")
     if without:
         without["value"] = float(without["value"])
@@ -237,7 +242,7 @@ def main():
                   "in this directory", file=sys.stderr)
             return 3
     try:
-        function = find(args.function.replace(":", ".") if args.function else name, args.modules)
+        function = find((args.function or name).replace(":", "."), args.modules, bool(args.function))
         if without:
             print(f"the call {names['random']}: it is repeated with {without['name']}={without['value']}, not "
                   f"{without['recorded']}, and draws none")
