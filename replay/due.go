@@ -23,8 +23,8 @@ type Due struct {
 	Worst []int
 }
 
-// due is a value of the call that has a precision, Invalid for that of its dtype, with what it may be off by; of is what
-// comparing the recorded one found, nil if nothing.
+// due is a value of the call that has a precision, Invalid for that of its dtype, with what it may be off by; of is
+// what comparing the recorded one found, nil if nothing.
 func (c *Call) due(name string, l label, want *tensor.Tensor, precision tensor.DType, b opdef.Bound, of *Result) Due {
 	r := &comparison{Call: c}
 	_, asked := c.opt.Tolerances.For(c.Op, b.Class.String(), l.label, want.DType)

@@ -417,8 +417,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestAutocast: a call under autocast is repeated and compared as the verdict reads it: with its casts, in the dtypes that
-// were recorded, and with the verdict's counts, worst elements and bounds.
+// TestAutocast: a call under autocast is repeated and compared as the verdict reads it: with its casts, in the dtypes
+// that were recorded, and with the verdict's counts, worst elements and bounds.
 func TestAutocast(t *testing.T) {
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
@@ -475,8 +475,8 @@ func TestAutocast(t *testing.T) {
 		if limit := res.Compared.Limit(res.Compared.WorstIndex).Allowed; allowed != limit {
 			t.Errorf("%s may be off by %g, the verdict allows %g", res.Target, allowed, limit)
 		}
-		recorded = append(recorded, fmt.Sprintf("recorded %s: %d of 3 elements are wrong; worst at [0, %d]: got ", res.Target,
-			res.Compared.Mismatched, at))
+		recorded = append(recorded, fmt.Sprintf("recorded %s: %d of 3 elements are wrong; worst at [0, %d]: got ",
+			res.Target, res.Compared.Mismatched, at))
 	}
 	if len(recorded) != 2 {
 		t.Fatalf("%d values fail", len(recorded))
