@@ -442,8 +442,8 @@ func (c *Call) readAs(way reading) *Call {
 
 // An Autocast is what torch.autocast did in a call, which a program that repeats the call does, too.
 type Autocast struct {
-	// Casts are the dtypes to which the tensors among the arguments are cast, in their order; Invalid for those that are
-	// not. It is nil if none is.
+	// Casts are the dtypes to which the tensors among the arguments are cast, in their order; Invalid for those that
+	// are not. It is nil if none is.
 	Casts []tensor.DType
 	// Inside is the dtype of torch.autocast that casts within the call, Invalid for none.
 	Inside tensor.DType

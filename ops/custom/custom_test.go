@@ -290,7 +290,7 @@ func TestMistakes(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: x, mistakes=[("a", lambda y: y)])`:        "mistakes: the function takes (y)",
 		`op("f(Tensor x) -> Tensor", lambda x: x, exempt=dict(dtypes=""))`:               "names of checks with the reason",
 		`op("F.f(Tensor x) -> Tensor", lambda x: x, names="9.f")`:                        "is no Python identifier",
-		`op("m.f.<locals>(Tensor x) -> Tensor", lambda x: x)`:                            `"<locals>" is no Python identifier`,
+		`op("m.f.<locals>(Tensor x) -> Tensor", lambda x: x)`:                            `"<locals>" is no`,
 		`op("f(Tensor x, Tensor _x) -> Tensor", lambda x, _x: x)`:                        "told apart by underscores alone",
 		`exp(1)`:                            "there are tensors in the function of an operator only",
 		`x = [0] * (1 << 40)`:               "repeated",

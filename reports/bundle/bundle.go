@@ -322,8 +322,8 @@ func (d *due) autocastText() string {
 		return fmt.Sprintf("repeat.py makes the call under torch.autocast in %s, as the verdict reads it.\n\n",
 			d.autocast.Inside)
 	case d.autocast.Casts != nil:
-		return fmt.Sprintf("repeat.py casts arguments to %s, as torch.autocast does and the verdict reads the call.\n\n",
-			slices.Max(d.autocast.Casts)) // there is one dtype, and Invalid
+		return fmt.Sprintf("repeat.py casts arguments to %s, as torch.autocast does and the verdict reads the call."+
+			"\n\n", slices.Max(d.autocast.Casts)) // there is one dtype, and Invalid
 	}
 	return ""
 }

@@ -82,7 +82,8 @@ def cast(value, dtypes):
 def find(name, modules, own):
     """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring.
 
-    The program that was recorded is "__main__": its functions are looked for in the modules. own: the user gave the name.
+    The program that was recorded is "__main__": its functions are looked for in the modules. own: --function gave the
+    name.
     """
     root, *rest = name.split(".")
     roots = modules if root == "__main__" else [root]
@@ -115,8 +116,9 @@ def due(what, names):
     """The expected values of a kind, how far their elements may be off, what these may have in common, and which of the
     recorded ones the verdict calls worst."""
     wide = load("expected", what + "_float64.pth")
-    return None if wide is None else list(zip(wide, load("expected", "allowed_" + what + ".pth"), names["together"][what],
-                                              names["worst"][what]))
+    if wide is None:
+        return None
+    return list(zip(wide, load("expected", "allowed_" + what + ".pth"), names["together"][what], names["worst"][what]))
 
 
 def together(what, got, y, limits):
