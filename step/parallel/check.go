@@ -484,8 +484,6 @@ func (p *part) check() {
 	p.doublings()
 	p.parameters()
 	p.readAlike()
-	p.addedMeans()
-	p.ignoredUnevenly()
 	p.causes()
 }
 

@@ -180,7 +180,6 @@ var trees = []struct {
 	{"routed-shifted", "", "", "", ""}, // rows that are back in their order, and then shifted
 	{"routed-weights", "", "", "", ""}, // as on one device
 	{"micro", "", "", "", ""},
-	{"own-micro-added", "scale", "torch.nn.functional.mse_loss", "it is one of 2 losses of a step by one line, each a mean", ""},
 	{"micro-first", "scale", "torch.optim.sgd.sgd", "calls of the step count with different numbers", ""},
 	{"micro-one", "scale", "torch.Tensor.mean", "the others are divided by 3, and this one is not", ""},
 	{"turns", "", "", "", ""}, // rows of all ranks, one after another
@@ -345,6 +344,8 @@ func TestGaps(t *testing.T) {
 			"2 calls with results of which it is not known how they lie on ranks 0-1"},
 		{"own-mean", ""},
 		{"own-micro", ""},
+		{"own-micro-added", "2 losses of one line that are means, and whose gradients ranks 0-1 add up: nothing says " +
+			"whether they should be divided by 2"},
 		{"own-micro-last", "2 losses of one line that are divided by different numbers (40, 20): the microbatches count " +
 			"with different weights"},
 		{"owner-left", "2 parameters whose gradient was not compared with what ranks 0-1 computed, " +

@@ -36,41 +36,6 @@ func (p *part) unevenly() (out []step.Gap) {
 	return out
 }
 
-// ignoredUnevenly finds losses that ranks divide by the number of their own labels that count, where they have equally
-// many rows: each averages its own, and then the ranks' gradients are averaged as if all had the same number.
-func (p *part) ignoredUnevenly() {
-	if len(p.broken) > 0 {
-		return
-	}
-	for _, s := range p.losses() {
-		var by []float64
-		var rows [][]float64
-		ranks, made := p.owners(s), s.first(p.ranks).Step.Root()
-		for _, r := range ranks {
-			root := s.calls[r].Step.Root()
-			d := p.checker.reducing(root)
-			if d == nil {
-				return
-			}
-			by = append(by, p.checker.divisor(root))
-			rows = append(rows, d.counts()[:2])
-		}
-		if slices.Min(by) < 2 || !differ(by) || slices.ContainsFunc(rows, func(n []float64) bool {
-			return !slices.Equal(n, rows[0])
-		}) {
-			continue
-		}
-		if d := p.checker.reducing(made); !d.sums() {
-			made = d.call // it divides, too
-		}
-		p.found(true, &violation{kind: "scale", call: made, site: s, ranks: ranks,
-			target: "output[0]", reason: fmt.Sprintf("%s have equally many rows, and each divides its loss by the number of its "+
-				"own that count (%s): the elements of each rank count with another weight. Divide by what all have together",
-				ranksText(ranks), list(by))})
-		return
-	}
-}
-
 // unevenParts finds a loss that ranks divide by different numbers, though they share out what they compute it of: an
 // exchange moves its parts. Then each element of the whole counts alike.
 func (p *part) unevenParts() {

@@ -73,7 +73,7 @@ func (p *part) gaps() (out []step.Gap) {
 		}
 	}
 	add(n, "call", fmt.Sprintf(" with results of which it is not known how they lie on %s", ranks), first)
-	return slices.Concat(p.unevenly(), out, p.divided())
+	return slices.Concat(p.unevenly(), p.addedMeans(), out, p.divided())
 }
 
 // untrained are calls that update parameters of which no gradient was recorded in the forward pass, such as DTensors:

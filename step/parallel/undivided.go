@@ -6,30 +6,29 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// addedMeans finds losses of one line that are means, whose gradients the step adds up as if they were parts of a sum:
-// those of a batch are as many times too large.
-func (p *part) addedMeans() {
-	if p.by != nil || len(p.broken) > 0 {
-		return
+// addedMeans are losses of one line that are means, and whose gradients add up: that the program does not divide them
+// by their number can be meant, or forgotten.
+func (p *part) addedMeans() []step.Gap {
+	if p.by != nil {
+		return nil
 	}
 	byLine := map[string]int{}
 	for _, s := range p.losses() {
 		call := s.first(p.ranks).Step.Root()
 		if d := p.checker.reducing(call); d == nil || d.sums() ||
 			!near1(p.checker.divisor(call)/p.checker.divisor(d.call)) {
-			return
+			return nil
 		}
 		byLine[call.Op+"|"+call.Entry.Location]++
 	}
 	for _, s := range p.losses() {
 		call := s.first(p.ranks).Step.Root()
 		if n := byLine[call.Op+"|"+call.Entry.Location]; n > 1 {
-			p.found(true, &violation{kind: "scale", call: call, site: s, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("it is one of %d losses of a step by one line, each a mean, and the gradients of all are "+
-					"added up: they are not divided by %d, and so %d times those of the mean of the batch", n, n, n)})
-			return
+			return []step.Gap{{N: n, What: fmt.Sprintf("%d losses of one line that are means, and whose gradients %s add up: "+
+				"nothing says whether they should be divided by %d", n, ranksText(p.ranks), n), First: call.String()}}
 		}
 	}
+	return nil
 }
 
 // undivided finds a loss that is not divided by the number of the step's losses, though others of one line are.
