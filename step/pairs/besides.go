@@ -83,8 +83,8 @@ func (x *Rounding) SaysAlone(calls, same int) string {
 	if x.Alone == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("Of %s, %d gave other results: both recordings were judged by themselves, too", reports.Count(calls,
-		"call"), x.Alone)
+	s := fmt.Sprintf("Of %s, %d gave other results: both recordings were judged by themselves, too",
+		reports.Count(calls, "call"), x.Alone)
 	if n := len(x.NotAlone); n > 0 {
 		s += fmt.Sprintf("; %d of them could not be: %s", n, strings.Join(x.NotAlone[:min(n, 3)], ", "))
 		if n > 3 {

@@ -69,7 +69,8 @@ func TestAlikeBehindMask(t *testing.T) {
 	}
 	inf := math.Inf(1)
 	a := call(-inf, 1, 2)
-	if !a.alike(call(-inf, 1, 2.01)) || a.alike(call(-inf, 2, -1)) || a.alike(call(0, 1, 2)) || a.alike(call(inf, 1, 2)) {
+	if !a.alike(call(-inf, 1, 2.01)) || a.alike(call(-inf, 2, -1)) || a.alike(call(0, 1, 2)) ||
+		a.alike(call(inf, 1, 2)) {
 		t.Error("calls with infinities in their results")
 	}
 }

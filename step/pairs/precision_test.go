@@ -124,8 +124,8 @@ func TestUnset(t *testing.T) {
 }
 
 // TestOnlyOneSet: an argument that only one call sets, such as a dtype that torch takes by itself as well, is no
-// difference if the results agree. It is one if a result is of another dtype, further apart than what the call was given
-// explains, or not known. A tensor is one.
+// difference if the results agree. It is one if a result is of another dtype, further apart than what the call was
+// given explains, or not known. A tensor is one.
 func TestOnlyOneSet(t *testing.T) {
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
@@ -146,7 +146,8 @@ func TestOnlyOneSet(t *testing.T) {
 		{"rounding", nil, 1e-7, [2]value.Value{one, one}, [2]value.Value{one, near}, false},
 		{"other results", nil, 1e-7, [2]value.Value{one, one}, [2]value.Value{one, far}, true},
 		{"of other arguments", nil, 1e-7, [2]value.Value{one, far}, [2]value.Value{one, far}, false},
-		{"another dtype", nil, tensor.Float64, [2]value.Value{one, one}, [2]value.Value{one, of(tensor.Float64, 1, 2)}, true},
+		{"another dtype", nil, tensor.Float64, [2]value.Value{one, one}, [2]value.Value{one, of(tensor.Float64, 1, 2)},
+			true},
 		{"another shape", nil, int64(0), [2]value.Value{one, one}, [2]value.Value{one, of(tensor.Float32, 1)}, true},
 		{"a tensor", nil, one, [2]value.Value{one, one}, [2]value.Value{one, one}, true},
 		{"no results", nil, tensor.Float32, [2]value.Value{one, one}, [2]value.Value{}, true},

@@ -64,8 +64,8 @@ func (v *Versions) Add(p Pair) {
 	}
 }
 
-// String says that the versions differ, and what that means; "" if they do not, or are not known. alone counts the calls
-// of one recording only.
+// String says that the versions differ, and what that means; "" if they do not, or are not known. alone counts the
+// calls of one recording only.
 func (v *Versions) String(alone [2]int) string {
 	var of [2]string
 	for i := range v {

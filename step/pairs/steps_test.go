@@ -42,8 +42,8 @@ func TestOtherSteps(t *testing.T) {
 	}
 }
 
-// TestVersions: that two recordings are of two versions of torch is said, with the calls that only one has. It is not if
-// the versions are the same, or one is not known.
+// TestVersions: that two recordings are of two versions of torch is said, with the calls that only one has. It is not
+// if the versions are the same, or one is not known.
 func TestVersions(t *testing.T) {
 	for _, tc := range []struct {
 		a, b  string
@@ -54,8 +54,10 @@ func TestVersions(t *testing.T) {
 		{"", "2.9.0", [2]int{}, ""},
 		{"1.13.0", "2.9.0", [2]int{},
 			"The versions of torch differ, 1.13.0 in the new recording and 2.9.0 in the old one."},
-		{"1.13.0", "2.9.0", [2]int{1, 2}, "The versions of torch differ, 1.13.0 in the new recording and 2.9.0 in the " +
-			"old one; versions make other calls inside torch: 1 call is in the new recording only, 2 in the old one only."},
+		{"1.13.0", "2.9.0", [2]int{1, 2},
+			"The versions of torch differ, 1.13.0 in the new recording and 2.9.0 in the " +
+				"old one; versions make other calls inside torch: 1 call is in the new recording only, 2 in the old one " +
+				"only."},
 	} {
 		var v Versions
 		v.Add(Pair{A: &capture.Entry{Torch: tc.a}, B: &capture.Entry{Torch: tc.b}})
