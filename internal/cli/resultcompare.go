@@ -33,9 +33,9 @@ func noResults(rec *reports.Recording) string {
 }
 
 // compareResults compares the last of several runs with the first, value by value. Those between tell since when a
-// value fails. It exits as report does for a new run that was cut off. Otherwise it exits with 1 if a value got worse, is
-// new and a finding, is a finding that got far worse or that the list of known failures no longer covers, or is what
-// --fail-on names.
+// value fails. It exits as report does for a new run that was cut off. Otherwise it exits with 1 if a value got
+// worse, is new and a finding, is a finding that got far worse or that the list of known failures no longer covers,
+// or is what --fail-on names.
 func (a *app) compareResults(paths []string, o *compareOptions) error {
 	runs, paths, err := a.readNights(paths)
 	if err != nil {

@@ -31,8 +31,9 @@ type changedRun struct {
 	of          map[*reports.Result]*reports.ResultChange
 }
 
-// judge is the result of the new run as a report shows it. A failure that the old run had, too, is still wrong, unless it
-// got far worse or the list of known failures no longer covers it. A value that got worse fails. So does one that is not judged any more.
+// judge is the result of the new run as a report shows it. A failure that the old run had, too, is still wrong,
+// unless it got far worse or the list of known failures no longer covers it. A value that got worse fails. So does
+// one that is not judged any more.
 func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	change := c.of[r]
 	farWorse := change != nil && change.FarWorse()

@@ -46,6 +46,6 @@ func TestStaleKnown(t *testing.T) {
 	run(cli.ExitUsage, "--fail-on stale needs --known", "replay", "--fail-on", "stale", captures)
 	run(cli.ExitUsage, "--fail-on gone is for compare --results", "replay", "--fail-on", "gone", captures)
 	run(cli.ExitDiffers, "remove line 1", "compare", "--results", "--known", known, "--fail-on", "stale", packed, lines)
-	run(cli.ExitOK, "0 worse", "compare", "--results", packed, lines)
+	run(cli.ExitOK, "0 judged worse", "compare", "--results", packed, lines)
 	run(cli.ExitFailed, "optool replay --json FILE", "compare", "--results", captures, lines)
 }

@@ -344,7 +344,11 @@ func (k knownValue) computed() bool {
 // known are what a kernel has at hand beside a value: arguments, the incoming gradient, the other gradients or results.
 func (c *Search) known(r *Wrong) (all []knownValue) {
 	for _, a := range c.operands() {
-		all = append(all, knownValue{argName(a), broadcastTo(a.Tensor, r.Got)})
+		t := a.Tensor
+		if r.Backward() { // a result may broadcast it by itself: then its factor says more
+			t = broadcastTo(t, r.Got)
+		}
+		all = append(all, knownValue{argName(a), t})
 	}
 	if r.Backward() {
 		for _, t := range c.Incoming {

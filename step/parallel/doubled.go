@@ -31,9 +31,9 @@ func (p *part) adjoint(s *site, k float64) (ok bool) {
 	return n > 1 && math.Abs(k-float64(n)) <= 1e-2*k && p.doubles(s, float64(n))
 }
 
-// meansGradient reports whether an exchange joins the parts of parameters, and its backward pass gives each part the mean of
-// the ranks' gradients: so one averages the gradients of a loss that is a mean on each rank. They count as the sum then,
-// and what an update reads as its mean.
+// meansGradient reports whether an exchange joins the parts of parameters, and its backward pass gives each part the
+// mean of the ranks' gradients: so one averages the gradients of a loss that is a mean on each rank. They count as
+// the sum then, and what an update reads as its mean.
 func (p *part) meansGradient(s *site, k float64) bool {
 	sides, n := p.read(s), 1.0
 	for m, q := range s.in[0].places {

@@ -106,8 +106,8 @@ func (p *part) onlyGradients(m int) bool {
 	}
 	return slices.ContainsFunc(slices.Concat(p.sites, p.tail), func(s *site) bool {
 		call := s.first(p.ranks)
-		return wrapped(call) || strings.Contains(collective.Name(s.op), "reduce") && len(call.Inputs) > 0 && along(call) &&
-			call.Inputs[0].Numel() > 1
+		reduces := strings.Contains(collective.Name(s.op), "reduce") && len(call.Inputs) > 0 && along(call)
+		return wrapped(call) || reduces && call.Inputs[0].Numel() > 1
 	})
 }
 
