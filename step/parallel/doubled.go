@@ -15,6 +15,7 @@ import (
 // their number.
 type doubling struct {
 	k      float64 // how many times as large it makes the gradient
+	over   []int   // the dimensions of the mesh whose ranks it joins
 	before map[string]bool
 	says   *violation
 }
@@ -22,13 +23,13 @@ type doubling struct {
 // adjoint notes an exchange that adds up or joins values, and whose backward pass adds up their gradients. ok is false
 // if it does something else.
 func (p *part) adjoint(s *site, k float64) (ok bool) {
-	n := 1
+	n, over := 1, []int(nil)
 	for m, q := range s.in[0].places {
 		if to := s.out[0].places[m]; q.kind != replicated && to.kind == replicated {
-			n *= p.dims[m].size
+			n, over = n*p.dims[m].size, append(over, m)
 		}
 	}
-	return n > 1 && math.Abs(k-float64(n)) <= 1e-2*k && p.doubles(s, float64(n))
+	return n > 1 && math.Abs(k-float64(n)) <= 1e-2*k && p.doubles(s, float64(n), over)
 }
 
 // meansGradient reports whether an exchange joins the parts of parameters, and its backward pass gives each part the
@@ -59,12 +60,12 @@ func (p *part) meansGradient(s *site, k float64) bool {
 }
 
 // doubles notes an exchange that makes gradients k times as large; ok is false if another one makes them otherwise.
-func (p *part) doubles(s *site, k float64) (ok bool) {
-	if p.doubled != nil && p.doubled.k != k {
+func (p *part) doubles(s *site, k float64, over []int) (ok bool) {
+	if p.doubled != nil && (p.doubled.k != k || !slices.Equal(p.doubled.over, over)) {
 		return false
 	}
 	if p.doubled == nil {
-		p.doubled = &doubling{k: k, before: map[string]bool{}}
+		p.doubled = &doubling{k: k, over: over, before: map[string]bool{}}
 		p.doubled.says = &violation{kind: "scale", site: s, ranks: p.ranks, backward: true, target: "grad[0]",
 			reason: fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
 				"all of them already have", k, rankList(p.ranks))}
@@ -90,6 +91,19 @@ func (p *part) behind(call *step.Call, seen map[*step.Call]bool) {
 	}
 }
 
+// averagedAway reports whether the gradients of a doubling are right as they are: each rank has a mean of its own as
+// its loss, and the gradients are averaged. The doubling adds up the gradients of these losses, as autograd would.
+func (d *doubling) averagedAway(factors []float64) bool {
+	n := 1.0
+	for _, m := range d.over {
+		if factors == nil {
+			return false
+		}
+		n *= factors[m]
+	}
+	return n == d.k
+}
+
 // doublings finds exchanges whose backward pass adds up the gradients of a loss that all ranks have in whole, by what
 // they read and give, wherever that lies: each rank computes the loss of all features, say.
 func (p *part) doublings() {
@@ -99,7 +113,7 @@ func (p *part) doublings() {
 		}
 		for _, s := range p.sites {
 			if (s.seam || s.inner != nil) && p.addsGradients(s) {
-				p.doubles(s, float64(d.size))
+				p.doubles(s, float64(d.size), []int{m})
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 	local := p.local(sides)
 	switch {
 	case errors.Is(local.err, errRandom):
-		if !strings.HasPrefix(strings.TrimPrefix(method(s.op), "new_"), "empty") { // that is what the memory held
+		if !uninitialized(method(s.op)) { // that is what the memory held
 			p.random(s, sides)
 		}
 	case local.err != nil:
@@ -810,6 +810,11 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	}
 	if p.passesOn(s, sides) {
 		p.forget(s)
+		return
+	}
+	if strings.HasPrefix(why, notFit) &&
+		slices.ContainsFunc(lead.call.Inputs, func(v *step.Value) bool { return fromMessage(v, farFromMessage) }) {
+		p.forget(s) // a block of another rank, such as of a ring: its place is that rank's
 		return
 	}
 	if p.ownBusiness(s, sides, local) {

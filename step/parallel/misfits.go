@@ -3,6 +3,7 @@ package parallel
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/step"
 )
@@ -61,6 +62,24 @@ func (n *info) sent(m int) {
 			d.moved |= 1 << m
 		}
 	}
+}
+
+// farFromMessage is how many calls may lie between a message and the call that reads what was received.
+const farFromMessage = 6
+
+// fromMessage reports whether a value was received in a message, or lies in memory that a message may have filled
+// later, up to some calls of one argument before.
+func fromMessage(v *step.Value, within int) bool {
+	if v.From.Value == nil || within == 0 {
+		return v.From.Role == "collective" // written when the call had returned
+	}
+	call := v.From.Value.Call
+	return messages(call) || uninitialized(method(call.Op)) || len(call.Inputs) == 1 && fromMessage(call.Inputs[0], within-1)
+}
+
+// uninitialized reports whether an operator makes memory without writing to it.
+func uninitialized(method string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(method, "new_"), "empty")
 }
 
 // misfit says why the whole arguments of a call do not fit each other: their sizes, and positions that all ranks count

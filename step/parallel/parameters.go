@@ -391,6 +391,9 @@ func (p *part) roundAsSent(tails map[int]*tail) {
 // that number, the gradients are parts of a sum, and those of the other parameters must be added up.
 func (p *part) halved(tails map[int]*tail, factors []float64) {
 	first := p.broken
+	if p.doubled.averagedAway(factors) {
+		return
+	}
 	if p.dealtLoss(p.doubled.k) {
 		others := map[string]bool{}
 		for _, n := range p.order {

@@ -3,7 +3,6 @@ package parallel
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
@@ -379,13 +378,14 @@ func (c *checker) makes(v *step.Value) bool {
 		made := v.From.Value.Call
 		m := method(made.Op)
 		switch {
-		case collective.Name(made.Op) != "" || strings.HasPrefix(strings.TrimPrefix(m, "new_"), "empty"):
+		case collective.Name(made.Op) != "" || uninitialized(m):
 			return false
 		case slices.ContainsFunc(c.inside[made], func(c *step.Call) bool {
 			return collective.Name(c.Op) != ""
 		}):
 			return false
-		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] || len(made.Inputs) == 0:
+		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !turning[m] && !picking[m],
+			len(made.Inputs) == 0:
 			return true
 		}
 		v = made.Inputs[0]
