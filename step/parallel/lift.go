@@ -812,7 +812,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		p.forget(s)
 		return
 	}
-	if strings.HasPrefix(why, notFit) &&
+	if strings.HasPrefix(why, notFit) && p.countedAlike(sides) == "" &&
 		slices.ContainsFunc(lead.call.Inputs, func(v *step.Value) bool { return fromMessage(v, farFromMessage) }) {
 		p.forget(s) // a block of another rank, such as of a ring: its place is that rank's
 		return

@@ -67,14 +67,14 @@ func (n *info) sent(m int) {
 // farFromMessage is how many calls may lie between a message and the call that reads what was received.
 const farFromMessage = 6
 
-// fromMessage reports whether a value was received in a message, or lies in memory that a message may have filled
-// later, up to some calls of one argument before.
+// fromMessage reports whether a value was received in a message, perhaps after its call had returned, up to some calls
+// of one argument before.
 func fromMessage(v *step.Value, within int) bool {
 	if v.From.Value == nil || within == 0 {
 		return v.From.Role == "collective" // written when the call had returned
 	}
 	call := v.From.Value.Call
-	return messages(call) || uninitialized(method(call.Op)) || len(call.Inputs) == 1 && fromMessage(call.Inputs[0], within-1)
+	return messages(call) || len(call.Inputs) == 1 && fromMessage(call.Inputs[0], within-1)
 }
 
 // uninitialized reports whether an operator makes memory without writing to it.
@@ -85,7 +85,12 @@ func uninitialized(method string) bool {
 // misfit says why the whole arguments of a call do not fit each other: their sizes, and positions that all ranks count
 // alike.
 func (p *part) misfit(s *site, sides map[int]*side) string {
-	text := "joined so, their sizes do not fit each other: " + p.shapesText(sides)
+	return "joined so, their sizes do not fit each other: " + p.shapesText(sides) + p.countedAlike(sides)
+}
+
+// countedAlike names the arguments of a call that were made of positions that all ranks count alike; "" if there are
+// none.
+func (p *part) countedAlike(sides map[int]*side) (text string) {
 	lead := sides[p.ranks[0]]
 	for i, v := range lead.call.Inputs {
 		if len(lead.call.Inputs) != len(lead.ins) || !p.same(sides, i) {
