@@ -71,7 +71,10 @@ const farFromMessage = 6
 // of one argument before.
 func fromMessage(v *step.Value, within int) bool {
 	if v.From.Value == nil || within == 0 {
-		return v.From.Role == "collective" // written when the call had returned
+		return v.From.Role == "collective" && // written when the call had returned
+			slices.ContainsFunc(v.Call.Process.Calls, func(c *step.Call) bool {
+				return messages(c) && c.Order < v.Call.Order
+			})
 	}
 	call := v.From.Value.Call
 	return messages(call) || len(call.Inputs) == 1 && fromMessage(call.Inputs[0], within-1)
