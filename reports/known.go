@@ -346,10 +346,6 @@ func (k *KnownList) Mark(r *Result) {
 	}
 }
 
-// Overdue reports whether a line of the known failures is about a wrong value that it no longer covers: its last day
-// has passed, or the value is far worse or wrong in another way than the line says.
-func (r *Result) Overdue() bool { return r.overdue }
-
 // limited reports whether the list says how wrong the known value r is.
 func (r *Result) limited() bool { return r.ListedBy != nil && r.ListedBy.was != Extent{} }
 

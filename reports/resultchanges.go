@@ -167,8 +167,11 @@ func (c *ResultChange) Regressed() bool {
 // Fails reports whether the change makes the comparison fail: it regressed, or a value that was wrong before is far
 // worse, or overdue.
 func (c *ResultChange) Fails() bool {
-	return c.Regressed() || c.FarWorse() || c.Change == StaysBad && c.New.Overdue()
+	return c.Regressed() || c.FarWorse() || c.Overdue()
 }
+
+// Overdue reports whether a value that was wrong before, too, is no longer covered by the list of known failures.
+func (c *ResultChange) Overdue() bool { return c.Change == StaysBad && c.New.overdue }
 
 // AnnotateChanges prints the first change of each operator that makes the comparison fail, as Digest.WriteAnnotations
 // prints findings.

@@ -202,7 +202,9 @@ type Result struct {
 	// ListedBy is the line of the list of known failures that makes this one known, where the list is at hand.
 	ListedBy *KnownLine `json:"-"`
 	bySelf   *Extent    // see BySelf
-	overdue  bool       // see Overdue
+	// overdue: a line of the known failures is about the wrong value, and no longer covers it. Its last day has passed,
+	// or the value is far worse, or wrong in another way, than the line says.
+	overdue bool
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library

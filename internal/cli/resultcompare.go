@@ -127,7 +127,9 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 		why(c.newly(v), fmt.Sprintf("new and %s (--fail-on %s)", v, v))
 	}
 	why(n.FarWorse, "at least ten times as wrong")
-	why(c.overdue(), "wrong and past the last day of "+listedFile(listed)+", or far worse than it says")
+	if n := c.overdue(); n > 0 { // there is a list
+		why(n, "wrong and past the last day of "+listed.File+", or far worse than it says")
+	}
 	meant := len(c.fails) == 0
 	if c.failOn.on(reports.Gone, n.Gone) {
 		why(n.Gone, "gone (--fail-on gone): "+reports.GoneOps(c.changes))
@@ -156,19 +158,11 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 // overdue counts the values that were wrong before, too, and that the list of known failures no longer covers.
 func (c *changedRun) overdue() (n int) {
 	for i := range c.changes {
-		if change := &c.changes[i]; change.Change == reports.StaysBad && !change.FarWorse() && change.New.Overdue() {
+		if change := &c.changes[i]; change.Overdue() && !change.FarWorse() {
 			n++
 		}
 	}
 	return n
-}
-
-// listedFile is the name of a list of known failures, "" without one.
-func listedFile(k *reports.KnownList) string {
-	if k == nil {
-		return ""
-	}
-	return k.File
 }
 
 // worseCalls counts the calls with a value that got worse, not only a warning or no longer judged.

@@ -46,7 +46,7 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	case farWorse && r.Verdict == verdict.Known:
 		is.Default, is.Setting, is.Verdict = r.Default, "--fail-on", cmp.Or(r.Default, verdict.Fail)
 	case farWorse:
-	case change.Change == reports.StaysBad && r.Verdict.Differs() && !r.Overdue():
+	case change.Change == reports.StaysBad && r.Verdict.Differs() && !change.Overdue():
 		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.StillWrong
 		is.Reason = "as in " + c.old + ": " + is.Reason
 	case change.Regressed() && !r.Verdict.Finding():

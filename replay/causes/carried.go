@@ -9,8 +9,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// carried are values of which each index of a dimension also holds what is due at the index before it, or at all before
-// it: an accumulator that is not cleared between batches, or the carry of a scan that goes on from row to row.
+// carried are values in which each index of a dimension also holds the value of the index before it, or of all
+// before it. An accumulator was not cleared between batches, or the carry of a scan went on from row to row.
 func (c *Search) carried(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
@@ -50,13 +50,13 @@ func wholes(v []float64) []int64 {
 	return out
 }
 
-// A carry is what is added to each element of a value.
+// A carry computes a value in which something is carried on from index to index.
 type carry struct {
 	text string
 	of   func(due, out []float64) // out holds what is due
 }
 
-// carries are what may be carried along each dimension of a shape.
+// carries are the carries along each dimension of a shape.
 func carries(shape []int) (all []carry) {
 	for d, n := range shape {
 		if n < 2 {

@@ -105,17 +105,12 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 	return p
 }
 
-// filled are indices with those between them where a few are missing that all others step over: there, what is wrong
-// may be right by chance.
+// filled are indices with a few missing ones between them added, if the others have one step: a wrong element can be
+// right by chance.
 func filled(at []int) []int {
 	step := 0
-	for i := 1; i < len(at); i++ {
-		for a, b := at[i]-at[0], step; ; a, b = b, a%b { // the greatest common divisor
-			if b == 0 {
-				step = a
-				break
-			}
-		}
+	for _, i := range at {
+		step = divisor(step, i-at[0])
 	}
 	if step == 0 {
 		return at
@@ -128,6 +123,14 @@ func filled(at []int) []int {
 		return out
 	}
 	return at
+}
+
+// divisor is the greatest common divisor of two numbers.
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // alongSome is the place of the wrong elements of got by the indices of those dimensions alone in which they have an

@@ -46,7 +46,7 @@ func (c *Search) contributed(fails []Wrong) iter.Seq[Mistake] {
 // mostContributed is the number of elements up to which contributions are told apart.
 const mostContributed = 1 << 16
 
-// A contributor is a tensor in which a value is linear, with the value that follows from another one.
+// A contributor is a tensor in which a value is linear. way runs the call with another tensor in its place.
 type contributor struct {
 	text string
 	t    *tensor.Tensor
@@ -83,8 +83,8 @@ func windowDims(t *tensor.Tensor) (all [][]int) {
 	return all
 }
 
-// contributions are what the indices of some dimensions of a tensor give to each element of a value: at each place the
-// numbers, and the indices, of those that give something.
+// contributions are the terms of each element of a value, one for each index of some dimensions of a tensor: for each
+// element the terms that are not zero, and their indices.
 type contributions struct {
 	dims, from, shape []int // shape: of the value
 	base              []float64
@@ -92,8 +92,8 @@ type contributions struct {
 	places            [][]int
 }
 
-// contributionsTo tells apart what each index gives, by runs on every second, third or fourth index; nil if several of
-// these meet, or if the value is not linear in them.
+// contributionsTo finds the term of each index, by runs on every second, third or fourth index. It is nil if several of
+// these add to one element, or if the value is not linear.
 func (c *Search) contributionsTo(r *Wrong, s contributor, dims []int) *contributions {
 	run := func(f func(place []int) float64) []float64 {
 		c.Work.Whole()
@@ -169,7 +169,7 @@ func (c *Search) contributionsTo(r *Wrong, s contributor, dims []int) *contribut
 		if several {
 			continue
 		}
-		for i := range left { // linear: the parts are all there is
+		for i := range left { // linear: nothing is left besides the parts
 			if math.Abs(left[i]-out.base[i]) > 1e-5*size {
 				return nil
 			}
@@ -187,7 +187,7 @@ type contributedMistake struct {
 	made []float64
 }
 
-// mistakes are what a kernel makes of contributions.
+// mistakes are the wrong values that a kernel can compute from the contributions.
 func (k *contributions) mistakes(name string, backward bool) (all []contributedMistake) {
 	most, based := 0, false
 	for i := range k.parts {
@@ -211,12 +211,6 @@ func (k *contributions) mistakes(name string, backward bool) (all []contributedM
 		}
 		all = append(all, contributedMistake{text, made})
 	}
-	sum := func(parts []float64) (s float64) {
-		for _, x := range parts {
-			s += x
-		}
-		return s
-	}
 	for _, which := range []string{"last", "first"} {
 		add(fmt.Sprintf("of the %s of %s that add to one element only the %s counts", indices, name, which),
 			func(i int, parts []float64, places []int) float64 {
@@ -234,12 +228,12 @@ func (k *contributions) mistakes(name string, backward bool) (all []contributedM
 	}
 	add(fmt.Sprintf("the sum over %s of %s that add to one element is divided by their number", indices, name),
 		func(i int, parts []float64, _ []int) float64 {
-			return k.base[i] + sum(parts)/float64(max(1, len(parts)))
+			return k.base[i] + sumOf(parts)/float64(max(1, len(parts)))
 		})
 	if based && !backward {
 		add(fmt.Sprintf("what is added besides, such as a bias, is added once for each of the %s of %s that add to one "+
 			"element", indices, name), func(i int, parts []float64, _ []int) float64 {
-			return float64(len(parts))*k.base[i] + sum(parts)
+			return float64(len(parts))*k.base[i] + sumOf(parts)
 		})
 	}
 	if len(k.from) != len(k.shape) {
@@ -248,7 +242,7 @@ func (k *contributions) mistakes(name string, backward bool) (all []contributedM
 	return append(all, k.tiled(name, indices)...)
 }
 
-// tiled are the values in tiles, to which nothing is added from indices that lie in other tiles.
+// tiled are the values of tiles that get no contribution from indices of other tiles.
 func (k *contributions) tiled(name, indices string) (all []contributedMistake) {
 	for size := 2; ; size *= 2 {
 		made, lost, more := make([]float64, len(k.parts)), false, false
