@@ -9,8 +9,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// borders are what kernels take in place of zeros beside the input: the element of which
-// index, of n, stands at i; -1 for 0. The border is as wide as pad on each side.
+// borders are the elements that kernels read beside the input in place of zeros. A border gives the index, of n,
+// that is read at i, or -1 for 0. It is as wide as pad on each side.
 var borders = []struct {
 	text string
 	at   func(i, n, pad int) int
@@ -28,7 +28,8 @@ var borders = []struct {
 	{"the border of input is taken from the other side, not 0", func(i, n, _ int) int { return ((i % n) + n) % n }},
 }
 
-// sides are where kernels take all of the padding: how much of it is before the input, of the padding on each side.
+// sides are wrong distributions of the padding. A side gives how much of it lies before the input, for the padding
+// of each side.
 var sides = []struct {
 	text string
 	of   func(pad int) int
@@ -191,7 +192,7 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 	return out
 }
 
-// bordered is the input with its padding along some dimensions, whose elements are those at other places.
+// bordered is the input with its padding along some dimensions, filled with elements of other places.
 func (cc *convCall) bordered(of func(i, n, pad int) int, along [3]bool) *tensor.Tensor {
 	c := &cc.c
 	var size, pads [3]int

@@ -12,8 +12,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A place is the elements of a value that are wrong: those at some indices of each dimension, or a run
-// of them in row-major order, whichever holds fewer that are right; or the rows that some quantity tells.
+// A place is a region of a value that holds its wrong elements. It is a set of indices of each dimension, or a run
+// in row-major order, whichever holds fewer right elements. It can also be the rows that some quantity selects.
 type place struct {
 	rows     *toldRows // or elements; nil: indices, or a run
 	shape    []int
@@ -22,8 +22,8 @@ type place struct {
 	from, to int     // of the run, to exclusive
 }
 
-// placeOf is where got is wrong, by more than is allowed if that is known. It is nil if that is nearly everywhere, or
-// if the wrong elements lie among as many right ones.
+// placeOf is the place of the wrong elements of got. If allowed is known, an element is wrong if its error is
+// larger. placeOf is nil if nearly all elements are wrong, or if the place would hold too many right ones.
 func placeOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
@@ -50,8 +50,8 @@ func wrongIn(got, want *tensor.Tensor, allowed func(at int) float64) func(i int)
 	}
 }
 
-// placeHolding is the place in a shape of elements, at least one in so many of which is one of some; nil if it is more
-// than three quarters of all, or if no indices tell it.
+// placeHolding is the smallest place in a shape that holds all elements of a set. At least one element in few of
+// the place must be of the set. It is nil if the place is more than three quarters of the shape, or has no order.
 func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 	p := &place{shape: shape, from: -1, indices: make([][]int, len(shape))}
 	used := make([][]bool, len(shape))
@@ -133,8 +133,9 @@ func divisor(a, b int) int {
 	return a
 }
 
-// alongSome is the place of the wrong elements of got by the indices of those dimensions alone in which they have an
-// order: a tile of rows, in which some columns are wrong. It is nil if they have none, or are too few.
+// alongSome is the place of the wrong elements of got, by the dimensions in which their indices have an order: a
+// tile of rows in which some columns are wrong. It is nil if no dimension has an order, or if too few elements are
+// wrong.
 func alongSome(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
@@ -173,8 +174,8 @@ func nearlyAll(held, n int) bool { return 4*held > 3*n && n-held < fewestBeside 
 // fewestBeside is how many elements beside a place tell that it is one, if they are less than a quarter.
 const fewestBeside = 32
 
-// atEdges is the place of the last indices of several dimensions, the last row and the last column; nil if elements
-// elsewhere are some, or too few of those there.
+// atEdges is the place of the last indices of several dimensions, such as the last row and the last column. It is
+// nil if the set has elements elsewhere, or too few at the edges.
 func atEdges(shape []int, few int, holds func(i int) bool) *place {
 	p := &place{shape: shape}
 	n := tensor.Numel(shape)
@@ -204,8 +205,8 @@ func atEdges(shape []int, few int, holds func(i int) bool) *place {
 	return p
 }
 
-// cost is how many bits it takes to say where the place is, infinity of one that has no order: each dimension has a
-// range of indices, or every so many, or few.
+// cost is the number of bits that describe the place. Each dimension has a range of indices, evenly spaced ones, or
+// a few. The cost of a place without an order is infinite.
 func (p *place) cost() (bits float64) {
 	if p.rows != nil {
 		return p.rows.cost
@@ -231,10 +232,10 @@ func (p *place) cost() (bits float64) {
 	return bits
 }
 
-// fewIndices are so many that each is named.
+// fewIndices is the number of indices up to which each is named.
 const fewIndices = 4
 
-// progression is by how much numbers rise, all by as much; two numbers are none unless they follow each other.
+// progression is the step of evenly spaced numbers. Two numbers count only if the step is 1.
 func progression(at []int) (step int, ok bool) {
 	if len(at) < 2 {
 		return 1, true
@@ -273,7 +274,7 @@ func (p *place) holds(i int) bool {
 	return true
 }
 
-// only is t there, and elsewhere what is right.
+// only is t in the place, and the right value elsewhere.
 func (p *place) only(t, right *tensor.Tensor) *tensor.Tensor {
 	return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
 		for i := range dst {
@@ -284,7 +285,7 @@ func (p *place) only(t, right *tensor.Tensor) *tensor.Tensor {
 	}, t, right)
 }
 
-// elements are some of those of t that lie there, of all of t where p is nil.
+// elements are a sample of the elements of t in the place, or of all of t if p is nil.
 func (p *place) elements(t *tensor.Tensor) []float64 {
 	if p == nil {
 		return Pieces(t)
@@ -298,7 +299,7 @@ func (p *place) elements(t *tensor.Tensor) []float64 {
 	return out
 }
 
-// parts is the number of dimensions of which the place has a part only.
+// parts is the number of dimensions in which the place has only some indices.
 func (p *place) parts() int {
 	n := 0
 	for d, at := range p.indices {
@@ -422,7 +423,7 @@ func (c *Search) flipped(fails []Wrong) iter.Seq[Mistake] {
 	})
 }
 
-// copiedAt are values that are at a place another value of their shape that a kernel has at hand.
+// copiedAt are values that hold, in a place, the elements of another value of their shape.
 func (c *Search) copiedAt(r *Wrong, p *place) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, k := range c.known(r) {

@@ -11,13 +11,13 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A function of elements, with its text for what it is applied to.
+// A function of elements, with the format of its text.
 type function struct {
 	text string
 	f    func(x float64) float64
 }
 
-// functions are those of one number that kernels are made of, each step rounded. The first changes nothing.
+// functions are the functions of one number that kernels use. Each step is rounded. The first one changes nothing.
 func functions(round func(float64) float64) []function {
 	exp := func(x float64) float64 { return round(math.Exp(x)) }
 	all := []function{
@@ -75,7 +75,7 @@ func exactly(x float64) float64 { return x }
 
 const quotientOf = "%s / %s"
 
-// pairings are what is made of two numbers.
+// pairings are the functions of two numbers.
 var pairings = []struct {
 	text string
 	f    func(x, y float64) float64
@@ -138,15 +138,15 @@ func bracketed(x string) string {
 	return x
 }
 
-// An expression is what is made of one or two operands, element for element.
+// An expression is a function of one or two operands, element for element.
 type expression struct {
 	text func() string
 	f    func(x, y float64) float64
 }
 
-// expressions are those of one operand or two, whose steps are rounded. Of one, they are up to three functions one
-// after the other, or two of it together under another. Of two, they are one function of each together, or both under
-// one function, or one of them, and what is made of both under another. Functions that change nothing are left out.
+// expressions are the expressions of one or two operands. Each step is rounded. With one operand, they are up to
+// three functions in turn, or a pairing of two functions under a third. With two operands, they are a pairing of
+// one function of each. One of the functions can be left out, and a function of the pairing can follow.
 func expressions(of []knownValue, round func(float64) float64, changed func(function) bool) iter.Seq[expression] {
 	all := functions(round)
 	all = slices.Concat(all[:1], slices.DeleteFunc(all[1:], func(f function) bool { return !changed(f) }))
@@ -209,7 +209,7 @@ func chained(all []function, x string, yield func(expression) bool) bool {
 	return true
 }
 
-// A signature is what functions one after the other give of some numbers, to four digits.
+// A signature is the results of a chain of functions for some numbers, to four digits.
 type signature [len(signed)]uint32
 
 var signed = [...]float64{-2.5, -1.3, -0.5, -0.2, 0, 0.3, 0.5, 1.5, 1.9, 2.5, 3.6}
@@ -488,8 +488,8 @@ func asOf(t *tensor.Tensor, shape []int) *tensor.Tensor {
 	return nil
 }
 
-// telling reports whether the wrong elements are not all the same or few numbers, which many expressions are by chance,
-// and are no multiple of those due, of which the factor says more.
+// telling reports whether an expression of the wrong elements would mean something. Few different numbers fit many
+// expressions by chance. If the elements are a multiple of the right ones, their factor says more.
 func (e *expressible) telling() bool {
 	if !e.got.DType.IsFloat() {
 		return true
@@ -619,8 +619,9 @@ func (v *elementwise) changed(f function) bool {
 	return slices.ContainsFunc(v.x, func(x float64) bool { return !alike(x, f.f(x)) && !(math.Abs(f.f(x)/x-1) < 1e-2) })
 }
 
-// pairs are what a value may be an expression of: operands that have, or are broadcast to, its shape, one of them, two,
-// or the halves of one; an operand and a number; an operand and, for a gradient, the result.
+// pairs are the operands that an expression of a value can have. They are one or two operands that have its shape
+// or are broadcast to it, the two halves of one, or an operand and a number. For a gradient, they are also an
+// operand and the result.
 func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 	var fit []knownValue
 	shape := e.got.Shape

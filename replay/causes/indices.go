@@ -10,8 +10,8 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// exchangedArguments gives two arguments, numbers or lists of them, each other's value, or one that of the other: what
-// one has where the other is None, too.
+// exchangedArguments exchanges the values of two arguments that are numbers or lists of them, or gives one of them
+// the value of the other. One of the two can be None.
 func (c *Search) exchangedArguments() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		var all []opdef.Argument
@@ -106,7 +106,7 @@ func isNumbers(v value.Value) bool {
 	return false
 }
 
-// misindexed are calls of which the tensors in an index are taken for others.
+// misindexed are calls that read other tensors of indices than they were given.
 func (c *Search) misindexed() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Nested() {

@@ -18,8 +18,8 @@ type keeping struct {
 	holds func(i int) bool
 }
 
-// keepings are the indices that count where a loop ends early or begins late, or where some lanes are not added: the
-// first, the last, and the first or the last half of each block.
+// keepings are the indices that count if a loop ends early or begins late, or if some lanes are not added. They are
+// the first ones, the last ones, and the first or last half of each block.
 func keepings(n int) (all []keeping) {
 	var sizes []int
 	for k := 1; k < n; k++ {
@@ -43,11 +43,11 @@ func keepings(n int) (all []keeping) {
 	return all
 }
 
-// mostEndings is of how many indices each number of first or last ones is tried.
+// mostEndings is the number of indices up to which every number of first or last ones is tried.
 const mostEndings = 64
 
-// keptIndices are operands, or incoming gradients if those of the call are wrong, of which only some indices count: the
-// others are taken for 0.
+// keptIndices are operands of which only some indices count. The others are taken for 0. If gradients are wrong,
+// the incoming gradient is tried, too.
 func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -140,7 +140,7 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// keptGradients are those of keptIndices where only gradients are wrong.
+// keptGradients are the mistakes of keptIndices if only gradients are wrong.
 func (c *Search) keptGradients(fails []Wrong) iter.Seq[Mistake] {
 	if fails[0].Backward() {
 		return c.keptIndices(fails)
@@ -183,14 +183,13 @@ func (c *Search) keptOfEach(r *Wrong, name string, yield func(Mistake) bool,
 	return try(ofEach, name, most, make)
 }
 
-// ofEach is said of the tensors of a list.
+// ofEach is the text for the tensors of a list.
 const ofEach = "the elements of each tensor of"
 
-// mostOfEach is of how many elements of the longest tensor some are tried.
+// mostOfEach is the largest number of elements of the longest tensor for which parts are tried.
 const mostOfEach = 1 << 12
 
-// pickedIndices are operands of reductions of which only some indices are looked at: their product, mean or largest is
-// the result.
+// pickedIndices are reductions of only some indices of an operand. The result is their product, mean or maximum.
 func (c *Search) pickedIndices(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -220,7 +219,7 @@ func (c *Search) pickedIndices(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// cutTo is the call of an operand that has only some indices of a dimension.
+// cutTo is the call with an operand that is cut to some indices of a dimension.
 func (c *Search) cutTo(a opdef.Arg, d int, k keeping) func() (Way, error) {
 	t := a.Tensor
 	n := t.Shape[d]
@@ -235,8 +234,7 @@ func (c *Search) cutTo(a opdef.Arg, d int, k keeping) func() (Way, error) {
 	})
 }
 
-// resultsInOrder are results that all stand in another order along a dimension, with few elements at each index, or
-// gradients that do.
+// resultsInOrder are results, or gradients, in another order along a dimension with few elements at each index.
 func (c *Search) resultsInOrder(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -285,7 +283,7 @@ func (c *Search) resultsInOrder(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// A joining is how a kernel makes one result of those of sections.
+// A joining is a way in which a kernel joins the results of sections.
 type joining struct {
 	text string
 	of   func(parts []float64) float64
@@ -306,9 +304,8 @@ func sumOf(v []float64) (sum float64) {
 	return sum
 }
 
-// joinedSections are results of reductions whose operands are reduced in sections, and what is made of their results is
-// not what the operator makes: a mean of means of which one has fewer terms, a sum of norms, the count of the last
-// block.
+// joinedSections are reductions in sections whose results are joined in a wrong way. Examples are a mean of means
+// with different numbers of terms, a sum of norms, and the count of the last block.
 func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -360,12 +357,12 @@ func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// mostJoined is in how many sections a dimension is cut.
+// mostJoined is the largest number of sections of a dimension.
 const mostJoined = 64
 
-// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it;
-// nil if they have not the shape of the whole one. What is counted up to the largest element of a section has zeros
-// behind it.
+// reducedSections are the results of the call on each section of a dimension of its operands. They are nil if they
+// do not have the shape of the whole result. A count up to the largest element of a section is filled up with
+// zeros.
 func (c *Search) reducedSections(of opdef.Arg, d, size int, target string, shape []int) (parts [][]float64) {
 	n, dims := of.Tensor.Shape[d], of.Tensor.Dim()
 	if c.Guard(func() error { // a call that cannot be cut has no sections
@@ -395,8 +392,8 @@ func (c *Search) reducedSections(of opdef.Arg, d, size int, target string, shape
 	return parts
 }
 
-// repeatedRuns are values whose wrong elements follow each other in row-major order, or nearly so, and hold what is due
-// in another run: that of the block before.
+// repeatedRuns are values whose wrong elements are a run in row-major order, or nearly so. The run holds the right
+// values of another run, such as the block before.
 func (c *Search) repeatedRuns(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
@@ -430,10 +427,11 @@ func (c *Search) repeatedRuns(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// mostRepeated is the number of elements of a value in which a run is looked for elsewhere.
+// mostRepeated is the number of elements up to which a value is searched for another run.
 const mostRepeated = 1 << 16
 
-// blocksOver are the runs that hold all elements from one to below another: blocks of a power of two, and these alone.
+// blocksOver are the runs that hold the elements from one to below another: blocks of a power of two, and exactly
+// these elements.
 func blocksOver(from, to, n int) (out [][2]int) {
 	for size := 4; size < n; size *= 2 {
 		if from/size == (to-1)/size {
@@ -443,8 +441,8 @@ func blocksOver(from, to, n int) (out [][2]int) {
 	return append(out, [2]int{from, to})
 }
 
-// runElsewhere yields that a run holds what is due in the nearest other one that fits; it is true when no more are
-// wanted.
+// runElsewhere yields that a run holds the right values of the nearest other run that fits. It is true if no more
+// are wanted.
 func (c *Search) runElsewhere(r *Wrong, x, y []float64, run [2]int, yield func(Mistake) bool) (done bool) {
 	from, to := run[0], run[1]
 	if to-from < leastInPart || to-from >= len(x) {
