@@ -148,9 +148,9 @@ const worthDoubt = 0.01
 // notDerivative is the gap of such gradients.
 const notDerivative = "not the derivative of the calls that it made"
 
-// Doubted are gradients that are right only if the program means them, so that they are no findings: those of Bypassed,
-// those that a call did not give to a parameter,
-// and those of functions of the program that are not the derivative of the calls that these made, by function and line.
+// Doubted are gradients that are right only if the program means them, so that they are no findings. They are those of
+// Bypassed, those that a call did not give to a parameter, and those of functions of the program that are not the
+// derivative of the calls that these made, by function and line.
 func (t *Trace) Doubted() []Gap { return slices.Concat(t.Bypassed(), t.notDerivatives(), t.ungiven()) }
 
 func (t *Trace) notDerivatives() (all []Gap) {
