@@ -75,7 +75,7 @@ func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 	if err := rec.Count(); err != nil {
 		return nil, err
 	}
-	if err := rec.keepShown(); err != nil {
+	if err := rec.keepShown(&total); err != nil {
 		return nil, err
 	}
 	return rec, rec.end(&total)
@@ -112,9 +112,9 @@ func (l *lastLine) add(m *lastLine) {
 }
 
 // keepShown drops the causes and profiles of findings that are not the first of their kind, which each part has of its
-// own.
-func (rec *Recording) keepShown() error {
-	if len(rec.Causes) == 0 && len(rec.Profiles) == 0 {
+// own, and the places of such findings that have no cause.
+func (rec *Recording) keepShown(total *lastLine) error {
+	if len(rec.Causes) == 0 && len(rec.Profiles) == 0 && len(total.NoCause) == 0 {
 		return nil
 	}
 	at := map[string]int{} // of captures that have any, which of the findings
@@ -122,6 +122,9 @@ func (rec *Recording) keepShown() error {
 		at[c.Capture] = 0
 	}
 	for _, p := range rec.Profiles {
+		at[p.Capture] = 0
+	}
+	for _, p := range total.NoCause {
 		at[p.Capture] = 0
 	}
 	d, shown, n := NewDigest(nil), map[string]bool{}, 0
@@ -139,6 +142,8 @@ func (rec *Recording) keepShown() error {
 	slices.SortStableFunc(rec.Causes, func(a, b *Cause) int { return cmp.Compare(at[a.Capture], at[b.Capture]) })
 	rec.Profiles = slices.DeleteFunc(rec.Profiles, func(p *Profile) bool { return !shown[p.Capture] })
 	slices.SortStableFunc(rec.Profiles, func(a, b *Profile) int { return cmp.Compare(at[a.Capture], at[b.Capture]) })
+	total.NoCause = slices.DeleteFunc(total.NoCause, func(p Place) bool { return !shown[p.Capture] })
+	slices.SortStableFunc(total.NoCause, func(a, b Place) int { return cmp.Compare(at[a.Capture], at[b.Capture]) })
 	return rec.Results.Err()
 }
 
