@@ -255,9 +255,12 @@ func (c *Call) isSmooth() bool {
 	return !c.writesArgument() && !slices.Contains(notSmooth, name) && !strings.Contains(name, "quant")
 }
 
-// madeCalls are the calls that a call made, in order.
+// madeCalls are the calls that a call made itself, in order. They follow it, with those that they made.
 func (c *Call) madeCalls() (inner []*Call) {
 	for _, i := range c.Process.Calls[c.Order+1:] {
+		if !c.encloses(i) {
+			break
+		}
 		if i.outer == c {
 			inner = append(inner, i)
 		}
