@@ -210,10 +210,10 @@ func (p *Precision) Explain(pair Pair, rs []*reports.Result, ds map[*reports.Res
 
 // String says what the precision explains, and the first value that it does not.
 func (p *Precision) String() string {
-	s := fmt.Sprintf("Explained by %s instead of %s: %d of %s that %s", p.Coarse, p.Fine, p.Explained-p.Same,
-		reports.Count(p.Calls-p.Same, "call"), reports.Plural(p.Calls-p.Same, "differs", "differ"))
+	s := fmt.Sprintf("Explained by %s instead of %s: %d of %s with other arguments or results", p.Coarse, p.Fine,
+		p.Explained-p.Same, reports.Count(p.Calls-p.Same, "call"))
 	if p.Same > 0 {
-		s += fmt.Sprintf("; %d of %s %s not", p.Same, reports.Count(p.Calls, "call"), reports.Plural(p.Same, "does", "do"))
+		s += fmt.Sprintf("; %d of %s %s the same", p.Same, reports.Count(p.Calls, "call"), reports.Plural(p.Same, "has", "have"))
 	}
 	s += "."
 	if r := p.Unexplained; r != nil {
