@@ -213,7 +213,8 @@ func (p *Precision) String() string {
 	s := fmt.Sprintf("Explained by %s instead of %s: %d of %s with other arguments or results", p.Coarse, p.Fine,
 		p.Explained-p.Same, reports.Count(p.Calls-p.Same, "call"))
 	if p.Same > 0 {
-		s += fmt.Sprintf("; %d of %s %s the same", p.Same, reports.Count(p.Calls, "call"), reports.Plural(p.Same, "has", "have"))
+		s += fmt.Sprintf("; %d of %s %s the same", p.Same, reports.Count(p.Calls, "call"),
+			reports.Plural(p.Same, "has", "have"))
 	}
 	s += "."
 	if r := p.Unexplained; r != nil {
