@@ -264,6 +264,17 @@ func (n *network) laid(rows []float64, width int) *tensor.Tensor {
 }
 
 func (n *network) grads(g *opdef.Grad) opdef.Grads {
+	gr, _ := n.backward(g, false)
+	return gr
+}
+
+// sizes are the largest sums of the magnitudes of the terms of each gradient, one number for each.
+func (n *network) sizes(g *opdef.Grad) map[string][]float64 {
+	_, s := n.backward(g, true)
+	return s
+}
+
+func (n *network) backward(g *opdef.Grad, sized bool) (opdef.Grads, map[string][]float64) {
 	passes, y, _ := n.run()
 	out, dirs, per := n.out(), n.directions(), n.perDirection()
 	dy := make([]float64, len(y))
@@ -285,6 +296,8 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 		}
 	}
 	params := make([]*tensor.Tensor, len(n.params))
+	var xSize float64
+	hSize, paramSize := make([]float64, len(n.hx)), make([]float64, len(n.params))
 	for l := n.layers - 1; l >= 0; l-- {
 		var dx []float64
 		for d := range dirs {
@@ -295,7 +308,23 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 				copy(own[row*out:(row+1)*out], dy[(row*dirs+d)*out:])
 			}
 			dh, dc := n.state(states, k)
-			pg := p.net.Backward(p.run, p.x, own, dh, dc)
+			var pg kernel.RecurrentGrads
+			if !sized {
+				pg = p.net.Backward(p.run, p.x, own, dh, dc)
+			} else {
+				var size kernel.RecurrentGrads
+				pg, size = p.net.Sizes(p.run, p.x, own, dh, dc)
+				for i := range per {
+					v := [][]float64{size.WIH, size.WHH, size.BIH, size.BHH, size.WHR}[n.role(i)]
+					paramSize[k*per+i] = slices.Max(append(v, 0))
+				}
+				for i := range hSize {
+					hSize[i] = max(hSize[i], slices.Max(append([][]float64{size.H, size.C}[i], 0)))
+				}
+				if l == 0 {
+					xSize += slices.Max(append(size.X, 0))
+				}
+			}
 			for i := range per {
 				v := [][]float64{pg.WIH, pg.WHH, pg.BIH, pg.BHH, pg.WHR}[n.role(i)]
 				params[k*per+i] = tensor.New(n.x.DType, n.params[k*per+i].Shape, v)
@@ -323,16 +352,34 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 	for i, t := range params {
 		gr[n.paramArg(i)] = append(gr[n.paramArg(i)], t)
 	}
-	return gr
+	sizes := map[string][]float64{n.arg: {xSize}, "hx": hSize}
+	for i, s := range paramSize {
+		sizes[n.paramArg(i)] = append(sizes[n.paramArg(i)], s)
+	}
+	return gr, sizes
 }
 
 // reach is the largest sum of the magnitudes of the terms of a gate, in units
 // that take into account that 16-bit devices round states and gates.
-func (n *network) reach() float64 {
+func (n *network) reach() float64 { return n.gateReach() * elements.HalfPrecisionFactor(n.x.DType) }
+
+// gradReach is reach of gradients, relative to the magnitudes of their terms. In 16 bits torch rounds both products of
+// a gate, their sum, the gate, 1 and the square or the gate that is taken from it, and each factor of the gradient. With
+// r for what reaches the gate and u for half a unit in the last place, a gate is off by 2ru in its argument, which
+// moves 1 - v*v by 1.54ru at most and the factors that were other gates by 2ru. The other roundings are ten.
+func (n *network) gradReach() float64 {
+	r := n.gateReach()
+	if !n.x.DType.IsReduced() {
+		return r
+	}
+	return r + (1.77*r+5)*(elements.HalfPrecisionFactor(n.x.DType)-1)
+}
+
+func (n *network) gateReach() float64 {
 	passes, _, _ := n.run()
 	s := 1.0
 	for _, p := range passes {
 		s = max(s, p.net.Reach(p.run, p.x))
 	}
-	return s * elements.HalfPrecisionFactor(n.x.DType)
+	return s
 }

@@ -201,18 +201,20 @@ func recurrentOp[A any](o opdef.Planned[*A, *network]) *opdef.Entry {
 	o.GradTerms = func(n *network) int { return n.steps(n.rows() + n.cell.Gates()*n.hidden()) }
 	o.Kernel = func(n *network) ([]*tensor.Tensor, error) { return n.results(), nil }
 	o.Grad = func(n *network, g *opdef.Grad) (opdef.Grads, error) { return n.grads(g), nil }
-	scaled := func(ts []*tensor.Tensor, s float64) []*tensor.Tensor {
-		out := make([]*tensor.Tensor, len(ts))
-		for i, t := range ts {
-			out[i] = tensor.Full(tensor.Float64, t.Shape, s*opdef.MaxAbs(t))
+	full := func(t *tensor.Tensor, s float64) *tensor.Tensor { return tensor.Full(tensor.Float64, t.Shape, s) }
+	o.Scale = func(n *network, outs []*tensor.Tensor) []*tensor.Tensor {
+		s, k := make([]*tensor.Tensor, len(outs)), n.reach()
+		for i, t := range outs {
+			s[i] = full(t, k*opdef.MaxAbs(t))
 		}
-		return out
+		return s
 	}
-	o.Scale = func(n *network, outs []*tensor.Tensor) []*tensor.Tensor { return scaled(outs, n.reach()) }
-	o.GradScale = func(n *network, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-		s, k := opdef.Grads{}, n.reach()
+	o.GradScale = func(n *network, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+		s, k, sizes := opdef.Grads{}, n.gradReach(), n.sizes(g)
 		for name, ts := range gr {
-			s[name] = scaled(ts, k)
+			for i, t := range ts {
+				s[name] = append(s[name], full(t, k*sizes[name][i]))
+			}
 		}
 		return s, nil
 	}

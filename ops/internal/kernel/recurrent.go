@@ -148,11 +148,23 @@ func gruForward(g, own, fromH, hPrev, h []float64) {
 
 // RecurrentGrads are the gradients of the operands of a Recurrent; nil where
 // there is no such operand.
-type RecurrentGrads struct{ X, WIH, WHH, BIH, BHH, WHR []float64 }
+type RecurrentGrads struct{ X, WIH, WHH, BIH, BHH, WHR, H, C []float64 }
 
 // Backward takes the gradients of Y and of the last states dh and dc, which
 // become those of the first states.
 func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGrads {
+	g, _ := r.backward(k, x, dy, dh, dc, false)
+	return g
+}
+
+// Sizes is Backward. It also gives the sum of the magnitudes of the terms of each gradient, H and C for those of the
+// first states. Terms that cancel within one step count: the gradient of a gate near its limit is small, and has the
+// rounding of 1 and of the square that is taken from it.
+func (r *Recurrent) Sizes(k *Recurrence, x, dy, dh, dc []float64) (RecurrentGrads, RecurrentGrads) {
+	return r.backward(k, x, dy, dh, dc, true)
+}
+
+func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool) (g, size RecurrentGrads) {
 	width, hid, out := r.Cell.Gates()*r.Hidden, r.Hidden, r.Out
 	rows := len(k.gates) / max(width, 1)
 	dgx := quota.Make[float64](rows * width)
@@ -160,9 +172,19 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 	if r.Cell == GRUCell {
 		dgh = quota.Make[float64](rows * width)
 	}
-	var g RecurrentGrads
+	var sx, sh []float64 // sizes of dgx and dgh
+	if sized {
+		sx = quota.Make[float64](rows * width)
+		if sh = sx; r.Cell == GRUCell {
+			sh = quota.Make[float64](rows * width)
+		}
+		size.H, size.C = make([]float64, len(dh)), make([]float64, len(dc))
+	}
 	if r.WHR != nil {
 		g.WHR = make([]float64, len(r.WHR))
+		if sized {
+			size.WHR = make([]float64, len(r.WHR))
+		}
 	}
 	steps := r.steps()
 	slices.Reverse(steps)
@@ -175,6 +197,10 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 		if r.WHR != nil {
 			raw := Dense(n, hid, k.raw[a*hid:(a+n)*hid])
 			Gemm(Dense(n, out, draw).T(), raw, 1, Dense(out, hid, g.WHR))
+			if sized {
+				Gemm(Dense(n, out, magnitudes(draw)).T(), Dense(n, hid, magnitudes(k.raw[a*hid:(a+n)*hid])), 1,
+					Dense(out, hid, size.WHR))
+			}
 			projected := quota.Make[float64](n * hid)
 			Gemm(Dense(n, out, draw), Dense(out, hid, r.WHR), 0, Dense(n, hid, projected))
 			draw = projected
@@ -183,6 +209,10 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 		for i := range n {
 			row := a + i
 			gates, d, up := k.gates[row*width:(row+1)*width], dgx[row*width:(row+1)*width], draw[i*hid:(i+1)*hid]
+			if sized {
+				r.sizes(k, row, up, dc[min(i*hid, len(dc)):], sx[row*width:(row+1)*width], sh[row*width:(row+1)*width],
+					size.H[i*out:(i+1)*out], size.C[min(i*hid, len(dc)):])
+			}
 			switch r.Cell {
 			case LSTMCell:
 				lstmBackward(gates, k.extra[row*hid:], k.cPrev[row*hid:], up, dc[i*hid:(i+1)*hid], d)
@@ -202,16 +232,66 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 			}
 		}
 		copy(dh, direct)
+		if sized {
+			Gemm(Dense(n, width, sh[a*width:(a+n)*width]), Dense(width, out, magnitudes(r.WHH)), 1,
+				Dense(n, out, size.H[:n*out]))
+		}
 		Gemm(Dense(n, width, dgh[a*width:(a+n)*width]), Dense(width, out, r.WHH), 1, Dense(n, out, dh[:n*out]))
 	}
+	r.operands(&g, dgx, dgh, x, k.hPrev, r.WIH)
+	if sized {
+		r.operands(&size, sx, sh, magnitudes(x), magnitudes(k.hPrev), magnitudes(r.WIH))
+	}
+	return g, size
+}
+
+// operands are the gradients of what the gates are made of.
+func (r *Recurrent) operands(g *RecurrentGrads, dgx, dgh, x, hPrev, wih []float64) {
+	width, out := r.Cell.Gates()*r.Hidden, r.Out
+	rows := len(dgx) / max(width, 1)
 	g.X, g.WIH, g.WHH = quota.Make[float64](rows*r.In), quota.Make[float64](width*r.In), quota.Make[float64](width*out)
-	Gemm(Dense(rows, width, dgx), Dense(width, r.In, r.WIH), 0, Dense(rows, r.In, g.X))
+	Gemm(Dense(rows, width, dgx), Dense(width, r.In, wih), 0, Dense(rows, r.In, g.X))
 	Gemm(Dense(rows, width, dgx).T(), Dense(rows, r.In, x), 0, Dense(width, r.In, g.WIH))
-	Gemm(Dense(rows, width, dgh).T(), Dense(rows, out, k.hPrev), 0, Dense(width, out, g.WHH))
+	Gemm(Dense(rows, width, dgh).T(), Dense(rows, out, hPrev), 0, Dense(width, out, g.WHH))
 	if r.BIH != nil {
 		g.BIH, g.BHH = columnSums(dgx, width), columnSums(dgh, width)
 	}
-	return g
+}
+
+// sizes are the magnitudes of the terms of what a step's backward pass gives for one row: of the gates, x and h's
+// side, and of the states without the weights of the cell.
+func (r *Recurrent) sizes(k *Recurrence, row int, up, dc, x, h, state, cell []float64) {
+	n := r.Hidden
+	g := k.gates[row*r.Cell.Gates()*n:]
+	for j, u := range up {
+		u = math.Abs(u)
+		switch r.Cell {
+		case LSTMCell:
+			whole := math.Abs(dc[j]) + u*g[3*n+j]
+			x[j], x[n+j] = whole*math.Abs(g[2*n+j])*g[j], whole*math.Abs(k.cPrev[row*n+j])*g[n+j]
+			x[2*n+j], x[3*n+j] = whole*g[j], u*math.Abs(k.extra[row*n+j])*g[3*n+j]
+			cell[j] = whole * g[n+j]
+		case GRUCell:
+			x[2*n+j], h[2*n+j] = u, u*g[j]
+			x[j] = u * math.Abs(k.extra[row*n+j]) * g[j]
+			x[n+j] = u * (math.Abs(k.hPrev[row*n+j]) + math.Abs(g[2*n+j])) * g[n+j]
+			h[j], h[n+j] = x[j], x[n+j]
+			state[j] = u * g[n+j]
+		default:
+			x[j] = u
+		}
+	}
+	if r.Cell != GRUCell {
+		clear(state)
+	}
+}
+
+func magnitudes(v []float64) []float64 {
+	w := make([]float64, len(v))
+	for i, x := range v {
+		w[i] = math.Abs(x)
+	}
+	return w
 }
 
 func lstmBackward(g, tanhC, cPrev, up, dc, d []float64) {
@@ -245,17 +325,10 @@ func (r *Recurrent) Reach(k *Recurrence, x []float64) float64 {
 	width := r.Cell.Gates() * r.Hidden
 	rows := len(k.gates) / max(width, 1)
 	s := quota.Make[float64](rows * width)
-	abs := func(v []float64) []float64 {
-		w := make([]float64, len(v))
-		for i, x := range v {
-			w[i] = math.Abs(x)
-		}
-		return w
-	}
-	Gemm(Dense(rows, r.In, abs(x)), Dense(width, r.In, abs(r.WIH)).T(), 0, Dense(rows, width, s))
-	Gemm(Dense(rows, r.Out, abs(k.hPrev)), Dense(width, r.Out, abs(r.WHH)).T(), 1, Dense(rows, width, s))
-	addRow(s, abs(r.BIH))
-	addRow(s, abs(r.BHH))
+	Gemm(Dense(rows, r.In, magnitudes(x)), Dense(width, r.In, magnitudes(r.WIH)).T(), 0, Dense(rows, width, s))
+	Gemm(Dense(rows, r.Out, magnitudes(k.hPrev)), Dense(width, r.Out, magnitudes(r.WHH)).T(), 1, Dense(rows, width, s))
+	addRow(s, magnitudes(r.BIH))
+	addRow(s, magnitudes(r.BHH))
 	return slices.Max(append(s, 0))
 }
 
