@@ -364,9 +364,9 @@ func (n *network) backward(g *opdef.Grad, sized bool) (opdef.Grads, map[string][
 func (n *network) reach() float64 { return n.gateReach() * elements.HalfPrecisionFactor(n.x.DType) }
 
 // gradReach is reach of gradients, relative to the magnitudes of their terms. In 16 bits torch rounds both products of
-// a gate, their sum, the gate, 1 and the square or the gate that is taken from it, and each factor of the gradient. With
-// r for what reaches the gate and u for half a unit in the last place, a gate is off by 2ru in its argument, which
-// moves 1 - v*v by 1.54ru at most and the factors that were other gates by 2ru. The other roundings are ten.
+// a gate, their sum, the gate, 1 and what is taken from it, and each factor of the gradient. With r for what reaches
+// the gate and u for half a unit in the last place, the argument of a gate is off by 2ru. This moves 1 - v*v by 1.54ru
+// at most, and a factor that is another gate by 2ru. The other roundings are ten.
 func (n *network) gradReach() float64 {
 	r := n.gateReach()
 	if !n.x.DType.IsReduced() {

@@ -219,6 +219,8 @@ var trees = []struct {
 	{"planned-positions", "shard", "torch.Tensor.add", "made of the positions 0 to 2, which torch.arange/0", ""},
 	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
 	{"pipeline-steps", "", "", "", ""},
+	{"leaf", "", "", "", ""}, // one leaf takes all microbatches
+	{"leaf-kept", "collective", "torch.distributed.send", "the sum of the gradients of 2 values", ""},
 	{"pipeline-one", "scale", "torch.Tensor.div_", "and those of rank 0's 1 times", ""},
 	{"ragged", "", "", "", ""},     // sequences of other lengths
 	{"ragged-not", "", "", "", ""}, // of one length, with positions that each rank repeats

@@ -65,7 +65,7 @@ func (c *checker) messages() []*violation {
 	}
 	var passed []message
 	for _, call := range m.ordered() {
-		x := c.trace.Exchange(call)
+		x := c.exchange(call)
 		if len(x) != 2 || x[0] != call.Entry {
 			continue
 		}
@@ -228,7 +228,44 @@ func (c *checker) otherGradient(there []message, m message, made *side, given *a
 			return v
 		}
 	}
+	if n, call := c.kept(there, m, got, given, tolerance); n > 0 {
+		v.kind, v.reason = "collective", text+fmt.Sprintf("the sum of those of %d values that rank %d received: it "+
+			"sends a gradient that adds up over microbatches and is not cleared", n+1, m.to)
+		if call != nil {
+			v.call, v.target, v.backward = call, "input[0]", false
+			v.reason = fmt.Sprintf("rank %d sends back to rank %d the sum of the gradients of %d values that it "+
+				"received, the last by %s: the gradient adds up over microbatches and is not cleared", m.to, m.from,
+				n+1, m.received)
+		}
+		return v
+	}
 	return nil
+}
+
+// kept finds the messages before m whose gradients are in the one that came back for m, and the call that sent it.
+func (c *checker) kept(there []message, m message, got, given *array, tolerance float64) (n int, sent *step.Call) {
+	total := given
+	for i := slices.IndexFunc(there, func(o message) bool { return o.sent == m.sent }) - 1; i >= 0; i-- {
+		o := there[i]
+		if o.from != m.from || o.to != m.to || len(o.value.x) != len(m.value.x) {
+			continue
+		}
+		before := c.readers(o)
+		if before == nil || len(before.x) != len(total.x) || o.value.near(m.value, 0) || before.largest() <= tolerance {
+			return 0, nil
+		}
+		total = total.plus(before.reshaped(total.shape))
+		if n++; !nearly(got.x, total.x, tolerance) {
+			continue
+		}
+		for _, back := range there {
+			if back.from == m.to && back.to == m.from && back.value.near(got.reshaped(back.value.shape), 0) {
+				return n, back.sent
+			}
+		}
+		return n, nil
+	}
+	return 0, nil
 }
 
 // maker is the call whose result was sent, with its gradient; nil if there is none.

@@ -33,6 +33,24 @@ def pipeline(rank, rec, first, last, xs, ys, loss, after=None, steps=1):
                 else: dist.send(ins[i].grad, 0)
             if after: after(m)
             opt.step(); opt.zero_grad(); recording.step()
+def leaf(rank, rec, kept=False):
+    """One leaf takes all microbatches; its gradient is cleared for each, or adds up."""
+    g = torch.Generator().manual_seed(3)
+    xs, ys = torch.randn(3, 3, 6, generator=g), torch.randn(3, 3, 6, generator=g)
+    m = seeded(Layer(), rank); opt = torch.optim.SGD(m.parameters(), lr=0.1, foreach=False)
+    one = None
+    with rec as recording:
+        for x, t in zip(xs, ys):
+            if rank == 0:
+                y = m(x); dist.send(y.detach(), 1); d = torch.empty_like(y); dist.recv(d, 1); y.backward(d)
+                continue
+            h = torch.empty(3, 6); dist.recv(h, 0)
+            if one is None: one = h.requires_grad_()
+            else: one.data = h
+            if not kept: one.grad = None
+            (F.mse_loss(m(one), t) / 3).backward(); dist.send(one.grad, 0)
+        opt.step(); opt.zero_grad(); recording.step()
+def leafkept(rank, rec): leaf(rank, rec, True)
 class Layer(nn.Module):
     def __init__(self): super().__init__(); self.fc = nn.Linear(6, 6)
     def forward(self, x): return x + torch.tanh(self.fc(x))
@@ -158,7 +176,7 @@ def clipped(rank, rec):
         torch.nn.utils.clip_grad_norm_(m.parameters(), 0.1, foreach=False)
         opt.step(); opt.zero_grad(); recording.step()
 
-PROGRAMS = {"copied": copies, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
+PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
             "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped}
 
