@@ -743,6 +743,7 @@ func (a *adadeltaArgs) slips(sound rule) []slip {
 		slip{"eps is not added to square_avg", func(r *rule) { r.root = rootAlone }},
 		slip{"eps is not added", roots(rootAlone)},
 		slip{"the roots of acc_delta and square_avg are exchanged", func(r *rule) { r.inverted = true }},
+		slip{"acc_delta is changed before the update reads it", func(r *rule) { r.fresh = true }},
 		slip{"acc_delta is made of the square of the gradient, not of the update's",
 			func(r *rule) { r.delta = deltaGradient }},
 		slip{"acc_delta is made of the square of the update times lr", func(r *rule) { r.delta = deltaTimesRate }},
@@ -776,6 +777,10 @@ func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 			delta := ratio * g
 			s[3] = deltas.size(v[3], ratio*gs*ratio*gs)
 			v[3] = deltas.of(v[3], rule.delta.of(delta, g, rule.size))
+			if rule.fresh {
+				ratio = rule.upper.of(v[3], 1, a.Eps) / divisor
+				delta = ratio * g
+			}
 			rule.update(v, s, rule.size, delta, ratio*gs)
 		}
 	}

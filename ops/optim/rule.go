@@ -33,6 +33,7 @@ type rule struct {
 	mean      weights    // of the average of the gradient, if the optimizer also averages its updates
 	oldMean   bool       // mean's average is the one from before the step
 	upper     root       // of the average of the squares of updates
+	fresh     bool       // the update uses that average after it was changed
 	inverted  bool       // the quotient of the two roots is inverted
 	delta     delta
 	norm      norm
@@ -256,8 +257,12 @@ func averageSlips(k int, name string, other weights) []slip {
 		}},
 	}
 	if other != (weights{}) {
-		all = append(all, slip{name + " has the weights of the other average",
-			func(r *rule) { r.averages[k] = other }})
+		all = append(all,
+			slip{name + " has the weights of the other average", func(r *rule) { r.averages[k] = other }},
+			slip{"what is new in " + name + " has its weight in the other average",
+				func(r *rule) { r.averages[k].take = other.take }},
+			slip{"what is kept of " + name + " has its weight in the other average",
+				func(r *rule) { r.averages[k].keep = other.keep }})
 	}
 	return all
 }

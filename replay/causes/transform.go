@@ -282,14 +282,30 @@ func (c *Search) inOtherStrides() func(*tensor.Tensor) []transformation {
 				continue
 			}
 			seen = append(seen, stride)
-			all = append(all, transformation{text: "%s is read with the strides of " + o.name,
-				of: func(t *tensor.Tensor) *tensor.Tensor {
-					n, err := t.Strided(t.Shape, stride, t.Offset)
-					if err != nil {
-						return nil
-					}
-					return n
-				}})
+			text := "%s is read with the strides of " + o.name
+			if n, err := t.Strided(t.Shape, stride, t.Offset); err == nil {
+				all = append(all, transformation{text: text, of: func(*tensor.Tensor) *tensor.Tensor { return n }})
+				continue
+			}
+			for _, around := range []bool{true, false} { // nothing is recorded of what lies behind it in memory
+				all = append(all, transformation{
+					text: text + cond(around, ", again from its beginning behind its end") +
+						cond(!around, ", with zeros behind its end"),
+					of: func(t *tensor.Tensor) *tensor.Tensor {
+						packed, n := tensor.Contiguous(t.Shape), t.Numel()
+						return gathered(t, func(i int) int {
+							at, rest := 0, i
+							for d, step := range packed {
+								at += rest / step * stride[d]
+								rest %= step
+							}
+							if at >= n && !around {
+								return -1
+							}
+							return at % n
+						})
+					}})
+			}
 		}
 		return all
 	}
@@ -376,6 +392,39 @@ func offsetParts(t *tensor.Tensor) (all []transformation) {
 						all = append(all, transformation{like: " offset", text: text, of: of})
 					}
 				}
+			}
+		}
+	}
+	return all
+}
+
+// slidInMemory are a tensor's elements read a few places further or back in memory, over the ends of its rows: around
+// its end, or with zeros beyond it. Where it has one row, that is a shift along a dimension.
+func slidInMemory(t *tensor.Tensor) (all []transformation) {
+	n := t.Numel()
+	if t.Dim() < 2 || n == t.Shape[t.Dim()-1] {
+		return nil
+	}
+	for by := 1; by <= mostPushed && by < n; by++ {
+		for _, to := range []struct {
+			by   int
+			text string
+		}{{by, "further"}, {-by, "back"}} {
+			for _, around := range []bool{true, false} {
+				all = append(all, transformation{like: " slid",
+					text: fmt.Sprintf("%%s is read %d %s in memory, over the ends of rows", by, to.text),
+					of: func(t *tensor.Tensor) *tensor.Tensor {
+						return gathered(t, func(i int) int {
+							switch at := i + to.by; {
+							case around:
+								return (at + n) % n
+							case at < 0 || at >= n:
+								return -1
+							default:
+								return at
+							}
+						})
+					}})
 			}
 		}
 	}
