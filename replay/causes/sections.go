@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -27,22 +28,219 @@ func (c *Search) sectioned(fails []Wrong) iter.Seq[Mistake] {
 				if c.Work.Over() {
 					return
 				}
-				made := c.inSections(d, n, size)
+				made := c.inSections(c.Bound, d, n, size)
 				if made == nil || sameTensors(made, c.Ran.Outs) {
 					break // the operator takes each index by itself
 				}
 				for _, m := range c.withPositions(made, d, size) {
 					text := fmt.Sprintf("each %d indices of dimension %d are taken by themselves", size, d) + m.text
-					if !yield(Mistake{Text: text, Rounds: true,
-						Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-							return orSame(resultOf(&opdef.Forward{Outs: m.made}, target), t)
-						})}) {
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.resultsAre(m.made, d)}) {
 						return
 					}
 				}
 			}
 		}
 	}
+}
+
+// mergedSections are results of calls that give so many of a dimension, such as topk. Sections of it give their share
+// each, and these are joined, as they are or in order, without another choice.
+func (c *Search) mergedSections(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(c.Ran.Outs) == 0 || !fails[0].Forward() || len(c.operands()) == 0 {
+			return
+		}
+		first, of := c.Ran.Outs[0], c.operands()[0].Tensor
+		if !first.DType.IsFloat() || first.Dim() != of.Dim() || of.Numel() > mostSectioned {
+			return
+		}
+		for d, n := range of.Shape {
+			k := first.Shape[d]
+			if k >= n {
+				continue
+			}
+			for _, a := range c.Bound.Arguments() {
+				if x, is := a.Python().(int64); !is || int(x) != k {
+					continue
+				}
+				for parts := 2; parts <= min(k, mostBlocks); parts++ {
+					size := (n + parts - 1) / parts
+					way, err := c.withArgument(a.Name, int64(k/parts))
+					if k%parts != 0 || err != nil || way.Call == nil {
+						continue
+					}
+					c.Work.Whole()
+					if c.Work.Over() {
+						return
+					}
+					made := c.inSections(way.Call, d, n, size)
+					if made == nil {
+						continue
+					}
+					for i, t := range made {
+						if t.DType.IsIntegral() {
+							made[i] = fromBeginning(t, d, size, k/parts)
+						}
+					}
+					text := fmt.Sprintf("each %d indices of dimension %d give %d of the %d", size, d, k/parts, k)
+					for _, order := range []int{0, 1, -1} {
+						if !yield(Mistake{Text: text, Rounds: true, Make: c.resultsAre(inOrder(made, d, order), d)}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// inOrder are tensors in the order of the first one along a dimension: falling for 1, rising for -1, as it is for 0.
+func inOrder(all []*tensor.Tensor, d, order int) (out []*tensor.Tensor) {
+	if order == 0 {
+		return all
+	}
+	first := elements(all[0])
+	n, inner := all[0].Shape[d], tensor.Numel(all[0].Shape[d+1:])
+	from := tensor.Make[int](len(first))
+	for row := range len(first) / n {
+		at := make([]int, n)
+		for i := range at {
+			at[i] = (row/inner*n+i)*inner + row%inner
+		}
+		by := slices.Clone(at)
+		slices.SortStableFunc(by, func(i, j int) int { return order * cmp.Compare(first[j], first[i]) })
+		for i := range at {
+			from[at[i]] = by[i]
+		}
+	}
+	for _, t := range all {
+		out = append(out, gathered(t, func(i int) int { return from[i] }))
+	}
+	return out
+}
+
+// unfinished are results of calls on the first whole tiles of a dimension, whose other indices stay as they are in an
+// operand: a sort of as many elements as a power of two.
+func (c *Search) unfinished(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(c.Ran.Outs) == 0 || !fails[0].Forward() {
+			return
+		}
+		for _, a := range c.operands() {
+			t := a.Tensor
+			if !slices.Equal(t.Shape, c.Ran.Outs[0].Shape) || t.DType != c.Ran.Outs[0].DType ||
+				t.Numel() > mostSectioned {
+				continue
+			}
+			for d, n := range t.Shape {
+				for _, m := range wholeTiles(n) {
+					c.Work.Whole()
+					if c.Work.Over() {
+						return
+					}
+					made := c.beginning(a, d, m)
+					if made == nil {
+						break
+					}
+					text := fmt.Sprintf("only the first %d of %d indices of dimension %d are taken, and the others stay as in %s",
+						m, n, d, argName(a))
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.resultsAre(made, d)}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// wholeTiles are how many of n indices lie in whole tiles, and the largest power of two below n.
+func wholeTiles(n int) (out []int) {
+	largest := 1
+	for 2*largest < n {
+		largest *= 2
+	}
+	for _, m := range []int{largest, n / 32 * 32, n / 16 * 16, n / 8 * 8, n / 4 * 4, n / 2} {
+		if m > 1 && m < n && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// beginning are the results on the first m indices of a dimension of all operands that have it, and behind them the
+// elements of one operand; whole numbers there are the indices. nil if they are due, or cannot be computed.
+func (c *Search) beginning(a opdef.Arg, d, m int) (made []*tensor.Tensor) {
+	t := a.Tensor
+	n := t.Shape[d]
+	ok := c.Guard(func() error { // a call that cannot be cut has none
+		call := c.Bound.Map(func(b opdef.Arg) *tensor.Tensor {
+			x := b.Tensor
+			if e := d - t.Dim() + x.Dim(); x.Dim() > 0 && e >= 0 && x.Shape[e] == n {
+				return x.Slice(e, 0, m, 1)
+			}
+			return x
+		})
+		f, err := call.Forward()
+		if err != nil {
+			return err
+		}
+		for i, whole := range c.Ran.Outs {
+			if !slices.Equal(whole.Shape, t.Shape) || f.Outs[i].Dim() != t.Dim() || f.Outs[i].Shape[d] != m {
+				return errNoValue
+			}
+			rest := t
+			if whole.DType.IsIntegral() {
+				v, inner := tensor.Make[int64](t.Numel()), tensor.Numel(t.Shape[d+1:])
+				for k := range v {
+					v[k] = int64(k / inner % n)
+				}
+				rest = tensor.New(whole.DType, t.Shape, v)
+			}
+			made = append(made, joinedAlong([]*tensor.Tensor{f.Outs[i], rest.Slice(d, m, n-m, 1)}, d))
+		}
+		return nil
+	}) == nil
+	if !ok || sameTensors(made, c.Ran.Outs) {
+		return nil
+	}
+	return made
+}
+
+// resultsAre is the call whose results are other tensors. Where positions along a dimension of the first operand point
+// to elements equal to those that the recorded ones point to, they are the recorded ones: no order of these is due.
+func (c *Search) resultsAre(made []*tensor.Tensor, d int) func() (Way, error) {
+	made = slices.Clone(made)
+	for i, t := range made {
+		if all := c.operands(); t.DType.IsIntegral() && i < len(c.Recorded) && len(all) > 0 {
+			_ = c.Guard(func() error { // what cannot be read stays
+				made[i] = tiedAs(t, c.Recorded[i], all[0].Tensor, d)
+				return nil
+			})
+		}
+	}
+	return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+		return orSame(resultOf(&opdef.Forward{Outs: made}, target), t)
+	})
+}
+
+// tiedAs are positions along a dimension of t, those that were recorded where both point to equal elements.
+func tiedAs(at, recorded, t *tensor.Tensor, d int) *tensor.Tensor {
+	if recorded == nil || !slices.Equal(at.Shape, recorded.Shape) || at.Dim() != t.Dim() {
+		return at
+	}
+	x, made, was := elements(t), whole64(at), whole64(recorded)
+	n, k, inner := t.Shape[d], at.Shape[d], tensor.Numel(t.Shape[d+1:])
+	if len(made)/k != len(x)/n {
+		return at
+	}
+	for i := range made {
+		row := i/inner/k*n*inner + i%inner
+		p, q := int(made[i]), int(was[i])
+		if p >= 0 && p < n && q >= 0 && q < n && alike(x[row+p*inner], x[row+q*inner]) {
+			made[i] = was[i]
+		}
+	}
+	return tensor.New(at.DType, at.Shape, made)
 }
 
 // withPositions are results of sections whose whole numbers, where they are positions, count from the beginning of the
@@ -52,7 +250,7 @@ func (c *Search) withPositions(made []*tensor.Tensor, d, size int) (out []sectio
 	positions := false
 	for i, t := range made {
 		if t.DType.IsIntegral() && (len(made) > 1 || len(c.operands()) > 0) {
-			whole[i], positions = fromBeginning(t, d, size), true
+			whole[i], positions = fromBeginning(t, d, size, size), true
 		}
 	}
 	if !positions {
@@ -81,12 +279,12 @@ func sections(n int) (out []int) {
 
 // inSections are the results of the calls on sections of a dimension of all operands that have it, one after the other;
 // nil if one cannot be run.
-func (c *Search) inSections(d, n, size int) (made []*tensor.Tensor) {
+func (c *Search) inSections(of *opdef.Call, d, n, size int) (made []*tensor.Tensor) {
 	dims := c.Ran.Outs[0].Dim()
 	_ = c.Guard(func() error { // a call that cannot be cut has no sections
 		var parts [][]*tensor.Tensor
 		for lo := 0; lo < n; lo += size {
-			call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
+			call := of.Map(func(a opdef.Arg) *tensor.Tensor {
 				t := a.Tensor
 				if e := d - dims + t.Dim(); t.Dim() > 0 && e >= 0 && t.Shape[e] == n {
 					return t.Slice(e, lo, min(size, n-lo), 1)
@@ -149,12 +347,12 @@ func joinedAs[T tensor.Elem](parts []*tensor.Tensor, d int) *tensor.Tensor {
 	return tensor.New(parts[0].DType, shape, out)
 }
 
-// fromBeginning are positions in sections of a dimension as positions in the dimension.
-func fromBeginning(t *tensor.Tensor, d, size int) *tensor.Tensor {
+// fromBeginning are positions in sections of a dimension, of which each gives some, as positions in the dimension.
+func fromBeginning(t *tensor.Tensor, d, size, each int) *tensor.Tensor {
 	v, n, inner := tensor.Make[int64](t.Numel()), t.Shape[d], tensor.Numel(t.Shape[d+1:])
 	tensor.Load(t, 0, v)
 	for i := range v {
-		v[i] += int64(i / inner % n / size * size)
+		v[i] += int64(i / inner % n / each * size)
 	}
 	return tensor.New(t.DType, t.Shape, v)
 }
