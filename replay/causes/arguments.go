@@ -712,12 +712,13 @@ func elements(t *tensor.Tensor) []float64 {
 
 // ending is the call whose results have another end.
 func (c *Search) ending(end ending) Mistake {
-	return Mistake{Text: end.text, Rounds: true, Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-		if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
-			return t
-		}
-		return opdef.Map(t.DType, t, end.f)
-	})}
+	return Mistake{Text: end.text, Rounds: true, Limits: true,
+		Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+			if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
+				return t
+			}
+			return opdef.Map(t.DType, t, end.f)
+		})}
 }
 
 // endingWithGradient is the call whose results are limited, so that no gradient flows back where they are; none if
@@ -757,9 +758,9 @@ type ending struct {
 	f    func(x float64) float64
 }
 
-// limitedResults are the ending of results none of which is beyond the largest or the smallest of them where
-// more than one is due beyond it.
-func (c *Search) limitedResults(got, want *tensor.Tensor) []ending {
+// limitedTo are the ending of values none of which is beyond the largest or the smallest of them where more than one is
+// due beyond it.
+func (c *Search) limitedTo(what string, got, want *tensor.Tensor) []ending {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	beyond := map[bool]int{}
 	if c.Guard(func() error {
@@ -779,12 +780,12 @@ func (c *Search) limitedResults(got, want *tensor.Tensor) []ending {
 	}) != nil || lo == hi || math.IsNaN(lo) {
 		return nil
 	}
-	limited := "results are limited to %.7g from "
+	limited := what + " are limited to %.7g from "
 	above := ending{fmt.Sprintf(limited+"above", hi), func(x float64) float64 { return min(x, hi) }}
 	below := ending{fmt.Sprintf(limited+"below", lo), func(x float64) float64 { return max(x, lo) }}
 	switch {
 	case beyond[true] > 1 && beyond[false] > 1:
-		return []ending{{fmt.Sprintf("results are limited to %.7g to %.7g", lo, hi), func(x float64) float64 {
+		return []ending{{fmt.Sprintf(what+" are limited to %.7g to %.7g", lo, hi), func(x float64) float64 {
 			return above.f(below.f(x))
 		}}}
 	case beyond[true] > 1:

@@ -358,6 +358,16 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 		sum += max(-most, min(most, math.Log2(b/a)))
 	}
 	sum /= inCommon(dt, x, z, moved, got.Shape)
+	if m.Limits && infinite == 0 {
+		at, left := 0, 0
+		for i := range x {
+			at += btoi(moved[i] && alike(x[i], dt.Round(z[i])))
+			left += btoi(moved[i] && !alike(x[i], dt.Round(z[i])))
+		}
+		if left == 0 {
+			sum = max(sum, ofPlaces(len(x), at))
+		}
+	}
 	if infinite == 0 {
 		return sum
 	}

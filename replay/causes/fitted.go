@@ -402,6 +402,7 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		got, want := c.wrongResult(fails)
 		if got == nil {
+			c.limitedGradients(fails, yield)
 			return
 		}
 		for _, a := range c.operands() {
@@ -427,11 +428,33 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 				return
 			}
 		}
-		for _, end := range c.limitedResults(got, want) {
+		for _, end := range c.limitedTo("results", got, want) {
 			for _, m := range []Mistake{c.endingWithGradient(end, fails), c.ending(end)} {
 				if m.Make != nil && !yield(m) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// limitedGradients are gradients none of which is beyond some number.
+func (c *Search) limitedGradients(fails []Wrong, yield func(Mistake) bool) {
+	for i := range fails {
+		r := &fails[i]
+		got, want, ok := r.floats()
+		if !ok || !r.Backward() {
+			continue
+		}
+		for _, end := range c.limitedTo("gradients", got, want) {
+			if !yield(Mistake{Text: end.text, Rounds: true, Limits: true, Gradients: true, OnlyHere: true,
+				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != r.Target {
+						return t
+					}
+					return opdef.Map(t.DType, t, end.f)
+				})}) {
+				return
 			}
 		}
 	}

@@ -171,6 +171,8 @@ type Mistake struct {
 	Rival bool
 	// NotFinite: it says that numbers overflow on the way, or are NaN.
 	NotFinite bool
+	// Limits: it takes one number for all that are beyond it. Which those are says as much as what they hold.
+	Limits bool
 	// Number is the value of an argument, or of something else that is a number.
 	Number *otherNumber
 	Of     string // the argument that it gives another value, if it is of one
