@@ -149,7 +149,7 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 	for (n+block-1)/block > mostBlocks {
 		block *= 2
 	}
-	x, e := c.contributions(r, in, n, block, with)
+	x, e := c.contributions(r, in, n, slices.Collect(slices.Chunk(upTo(0, n), block)), with)
 	if x == nil {
 		return nil
 	}
@@ -160,11 +160,30 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 	if counts == nil {
 		return nil
 	}
+	about, count := 0.02, func(i int) float64 { return counts[i/block] }
+	if block > 1 && rest(x, e, counts) > unexplainedPart*dot(e, e) { // parts of blocks count otherwise
+		at := upTo(0, n)
+		if from, to := blockOf(x, e, block, n); from < to {
+			at = at[from:to]
+		}
+		if x, e = c.contributions(r, in, n, slices.Collect(slices.Chunk(at, 1)), with); x == nil || len(at) == n {
+			return nil
+		}
+		if counts = leastSquares(x, e); counts == nil {
+			return nil
+		}
+		about, count = 0.1, func(i int) float64 {
+			if i < at[0] || i > at[len(at)-1] {
+				return 0
+			}
+			return counts[i-at[0]]
+		}
+	}
 	weights, other, odd := make([]float64, n), 1.0, 0
 	for i := range weights {
-		w := 1 + counts[i/block]
+		w := 1 + count(i)
 		for _, plain := range []float64{-1, 0, 1, 2} {
-			if math.Abs(w-plain) < 0.02 {
+			if math.Abs(w-plain) < about {
 				w = plain
 			}
 		}
@@ -199,14 +218,63 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 // nearShort is how near a number of few digits is to a weight that it is.
 const nearShort = 2e-5
 
-// contributions are what each block of indices contributes to a value, and what is wrong with it; nil if the value is
-// not known without one of the blocks.
-func (c *Search) contributions(r *Wrong, in *place, n, block int,
+// unexplainedPart is the part of the squares of the errors that blocks leave of which all indices count alike.
+const unexplainedPart = 1e-2
+
+// rest is the sum of the squares that columns leave of y.
+func rest(x [][]float64, y, counts []float64) (sum float64) {
+	for k := range y {
+		left := y[k]
+		for i := range x {
+			left -= counts[i] * x[i][k]
+		}
+		sum += left * left
+	}
+	return sum
+}
+
+// blockOf are the indices of the block that leaves least of y by itself, and those of its neighbour that leaves least
+// with it.
+func blockOf(x [][]float64, y []float64, block, n int) (from, to int) {
+	best, least := -1, math.Inf(1)
+	leaves := func(columns ...[]float64) float64 {
+		if counts := leastSquares(columns, y); counts != nil {
+			return rest(columns, y, counts)
+		}
+		return math.Inf(1)
+	}
+	for i := range x {
+		if left := leaves(x[i]); left < least {
+			best, least = i, left
+		}
+	}
+	if best < 0 {
+		return 0, 0
+	}
+	lo, hi := best, best+1
+	before, after := math.Inf(1), math.Inf(1)
+	if best > 0 {
+		before = leaves(x[best-1], x[best])
+	}
+	if hi < len(x) {
+		after = leaves(x[best], x[hi])
+	}
+	if before < after {
+		lo--
+	} else if !math.IsInf(after, 0) {
+		hi++
+	}
+	return lo * block, min(hi*block, n)
+}
+
+// contributions are what each of some blocks of n indices contributes to a value, and what is wrong with it; nil if the
+// value is not known without one of the blocks.
+func (c *Search) contributions(r *Wrong, in *place, n int, blocks [][]int,
 	with func([]float64) func() (Way, error)) (x [][]float64, e []float64) {
 	if c.Guard(func() error {
-		for from := 0; from < n; from += block {
+		for _, block := range blocks {
 			w := slices.Repeat([]float64{1}, n)
-			clear(w[from:min(from+block, n)])
+			clear(w[block[0] : block[len(block)-1]+1])
 			got, due, less := c.few(with(w), r.Target)
 			if less == nil || len(x) > 0 && len(got) != len(e) {
 				return errNoValue
