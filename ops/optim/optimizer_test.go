@@ -281,18 +281,16 @@ func TestMistakes(t *testing.T) {
 	adamw := func(m, v, c1, c2 float64) float64 { return left - lr*m/c1/(math.Sqrt(v/c2)+eps) }
 	coupled := g + decay*p
 	want := map[string]float64{
-		"exp_avg is not corrected for its beginning":                    adamw(first, second, 1, c2),
-		"exp_avg_sq is not corrected for its beginning":                 adamw(first, second, c1, 1),
-		"neither average is corrected for its beginning":                adamw(first, second, 1, 1),
-		"the corrections of both averages are exchanged":                adamw(first, second, c2, c1),
-		"exp_avg is corrected by beta2, not by beta1":                   adamw(first, second, c2, c2),
-		"exp_avg_sq is corrected by beta1, not by beta2":                adamw(first, second, c1, c1),
-		"what is new in exp_avg_sq has its weight in the other average": adamw(first, b2*v+(1-b1)*g*g, c1, c2),
-		"what is kept of exp_avg has its weight in the other average":   adamw(b2*m+(1-b1)*g, second, c1, c2),
-		"state_steps is one less":                                       adamw(first, second, 1-b1*b1, 1-b2*b2),
-		"state_steps is one more":                                       adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
-		"eps is added under the root":                                   left - lr*first/c1/math.Sqrt(second/c2+eps),
-		"eps is added before the root is corrected":                     left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"exp_avg is not corrected for its beginning":     adamw(first, second, 1, c2),
+		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
+		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
+		"the corrections of both averages are exchanged": adamw(first, second, c2, c1),
+		"exp_avg is corrected by beta2, not by beta1":    adamw(first, second, c2, c2),
+		"exp_avg_sq is corrected by beta1, not by beta2": adamw(first, second, c1, c1),
+		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
+		"state_steps is one more":                        adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
+		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
+		"eps is added before the root is corrected":      left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
 		"eps is added under the root before that is corrected": left - lr*first/c1/
 			(math.Sqrt(second+eps)/math.Sqrt(c2)),
 		"the correction of exp_avg_sq is applied to its root": left - lr*first/c1/(math.Sqrt(second)/c2+eps),
@@ -315,6 +313,8 @@ func TestMistakes(t *testing.T) {
 		"exp_avg_sq is made of the gradient's magnitude, not of its square": adamw(first, b2*v-(1-b2)*g, c1, c2),
 		"_fused_sgd_ the update is not multiplied by lr":                    p - (b1*m + coupled),
 	}
+	want["what is new in exp_avg_sq has its weight in the other average"] = adamw(first, b2*v+(1-b1)*g*g, c1, c2)
+	want["what is kept of exp_avg has its weight in the other average"] = adamw(b2*m+(1-b1)*g, second, c1, c2)
 	ahead := &sgdArgs{Self: one(p), Grads: one(g), MomentumBufferList: one(m), Lr: tensor.Wrap(lr), Momentum: b1,
 		Dampening: 0.25, Nesterov: true}
 	want["nesterov: the gradient is not added to momentum*momentum_buffer"] = p - lr*b1*(b1*m+0.75*g)

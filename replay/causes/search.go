@@ -291,7 +291,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
 		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.misread(offsetParts),
 		c.misreadIncoming(offsetParts),
-		c.misreadIncoming(pushed), c.misread(slidInMemory), c.misreadIncoming(slidInMemory), c.confined(fails, slices.Concat(local,
+		c.misreadIncoming(pushed), c.misread(slidInMemory), c.misreadIncoming(slidInMemory),
+		c.confined(fails, slices.Concat(local,
 			[]iter.Seq[Mistake]{c.misread(remapped), c.misread(rolled)})),
 		c.scaledBesides(fails, local)}
 }
