@@ -128,7 +128,8 @@ func (c *Search) unfinished(fails []Wrong) iter.Seq[Mistake] {
 		}
 		for _, a := range c.operands() {
 			t := a.Tensor
-			if !slices.Equal(t.Shape, c.Ran.Outs[0].Shape) || t.DType != c.Ran.Outs[0].DType ||
+			first := c.Ran.Outs[0]
+			if !slices.Equal(t.Shape, first.Shape) || t.DType != first.DType && first.DType != tensor.Int64 ||
 				t.Numel() > mostSectioned {
 				continue
 			}

@@ -44,6 +44,12 @@ func TestUnfinished(t *testing.T) {
 	if want := []float64{3, 1, 2, 0, 4, 5}; !slices.Equal(got, want) {
 		t.Errorf("positions: got %v, want %v", got, want)
 	}
+	c, due = searched(t, "torch.argsort", x)
+	fails = []Wrong{{Target: "output[0]", Got: due[0], Want: due[0]}}
+	got = made(t, c.unfinished(fails), text, "output[0]", due[0])
+	if want := []float64{3, 1, 0, 2, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("positions alone: got %v, want %v", got, want)
+	}
 }
 
 // TestSlidInMemory: elements read further in memory come from the next row, at the end from the first one or none.
