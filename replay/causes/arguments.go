@@ -783,6 +783,12 @@ func (c *Search) limitedTo(what string, got, want *tensor.Tensor) []ending {
 	limited := what + " are limited to %.7g from "
 	above := ending{fmt.Sprintf(limited+"above", hi), func(x float64) float64 { return min(x, hi) }}
 	below := ending{fmt.Sprintf(limited+"below", lo), func(x float64) float64 { return max(x, lo) }}
+	if hi == 0 {
+		above.text = "positive " + what + " are zero"
+	}
+	if lo == 0 {
+		below.text = "negative " + what + " are zero"
+	}
 	switch {
 	case beyond[true] > 1 && beyond[false] > 1:
 		return []ending{{fmt.Sprintf(what+" are limited to %.7g to %.7g", lo, hi), func(x float64) float64 {
