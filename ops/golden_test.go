@@ -153,7 +153,6 @@ var goldenDeviations = []goldenDeviation{
 	{"cond", "gradient of A", "the smallest singular value is small: torch is 70 ulp off, the bound has 4"},
 	{"cholesky_inverse", "gradient of self", "torch's gradient also reads the other triangle of a factor that has one"},
 	{"cholesky_solve", "gradient of input2", "torch's gradient also reads the other triangle of a factor that has one"},
-	{"rnn_tanh.packed", "gradient of params", "torch adds up the gradient of a bias in bfloat16, step by step"},
 	{"convolution_backward", "torch has a gradient", "gradients of gradients are not computed"},
 	{"silu", "gradient of self", "torch's gradient of the in-place form is another one for complex numbers"},
 	{"solve_ex", "output 1", "torch has an info for every matrix, not for every system"},
