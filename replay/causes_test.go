@@ -1092,7 +1092,7 @@ func TestCausesOfResults(t *testing.T) {
 		}), "results are limited to -4 to 4"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			return math.Min(v[i], 0)
-		}), "positive results are zero"},
+		}), "results above zero are zero"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", edited(a, func(i int, v []float64) float64 {
 			if i%48 == 47 {
 				return 0

@@ -784,10 +784,10 @@ func (c *Search) limitedTo(what string, got, want *tensor.Tensor) []ending {
 	above := ending{fmt.Sprintf(limited+"above", hi), func(x float64) float64 { return min(x, hi) }}
 	below := ending{fmt.Sprintf(limited+"below", lo), func(x float64) float64 { return max(x, lo) }}
 	if hi == 0 {
-		above.text = "positive " + what + " are zero"
+		above.text = what + " above zero are zero"
 	}
 	if lo == 0 {
-		below.text = "negative " + what + " are zero"
+		below.text = what + " below zero are zero"
 	}
 	switch {
 	case beyond[true] > 1 && beyond[false] > 1:
