@@ -258,7 +258,7 @@ func (s *Seen) link(v *Value, g *gaps) {
 	case from.How == IsLeaf && from.Role == "inner":
 		s.Links++
 		g.add("gradient%s"+innerUnlinked, v.Call)
-	case from.How == IsLeaf:
+	case from.How == IsLeaf, v.readAtFirst():
 		s.Leaves++
 	case from.How == IsOutside && !from.unknown():
 		s.Links++
@@ -283,6 +283,16 @@ func (s *Seen) link(v *Value, g *gaps) {
 		s.Links++
 		s.ByContent++
 	}
+}
+
+// readAtFirst reports whether v comes from outside and is read by a call that gives no tensor, before any call that
+// gives one, as print(loss.item()) of a step that was not recorded reads its loss.
+func (v *Value) readAtFirst() bool {
+	if v.From.How != IsOutside {
+		return false
+	}
+	gives := func(c *Call) bool { return len(c.Outputs) > 0 }
+	return !slices.ContainsFunc(v.Call.Process.Calls[:v.Call.Order+1], gives)
 }
 
 var similarOps = lazyregexp.New(`; known: .*`)

@@ -134,3 +134,33 @@ func TestPiecewise(t *testing.T) {
 		}
 	}
 }
+
+// TestReadAtFirst: a loss of a step that was not recorded is a leaf where it is read before any call gives a tensor; a
+// tensor that appears later is not, and neither is one that the first call computes with.
+func TestReadAtFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before int // calls that give a tensor
+		gives  bool
+		want   Seen
+	}{
+		{"printed", 0, false, Seen{Leaves: 1}},
+		{"printed later", 1, false, Seen{Links: 1, Unexplained: 1}},
+		{"computed with", 0, true, Seen{Links: 1, Unexplained: 1}},
+	} {
+		p := &Process{}
+		for range tc.before {
+			p.Calls = append(p.Calls, &Call{Process: p, Outputs: []*Value{{}}})
+		}
+		c := &Call{Process: p, Entry: &capture.Entry{}, Order: tc.before}
+		if p.Calls = append(p.Calls, c); tc.gives {
+			c.Outputs = []*Value{{Call: c}}
+		}
+		v := &Value{Call: c, Kind: inputKind, Target: "input[0]", Address: 64, From: Link{How: IsOutside}}
+		var got Seen
+		got.link(v, &gaps{by: map[string]*Gap{}})
+		if got.Leaves != tc.want.Leaves || got.Links != tc.want.Links || got.Unexplained != tc.want.Unexplained {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+	}
+}
