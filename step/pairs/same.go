@@ -83,9 +83,16 @@ func (x *Rounding) bySelf(r *reports.Result, a, b Judgement) {
 	}
 }
 
+// lost reports whether the results of a call are in one of the recordings alone.
+func (l *Looked) lost() bool {
+	return slices.ContainsFunc(l.Results, func(r *reports.Result) bool {
+		return r.Phase == "forward" && r.Target == "" && r.Verdict == verdict.Skipped
+	})
+}
+
 // AddSame counts the call of a pair, all of whose values were compared, if it gave the same in both recordings.
 func (x *Rounding) AddSame(l *Looked, to *reports.Same) {
-	if l.Pair.B == nil || l.gave() || !slices.ContainsFunc(l.Results, func(r *reports.Result) bool {
+	if l.Pair.B == nil || l.gave() || l.lost() || !slices.ContainsFunc(l.Results, func(r *reports.Result) bool {
 		return r.DType != nil && result(r) && (r.WrongIn != "" || isSame(r, l.Apart[r]))
 	}) {
 		return
