@@ -308,26 +308,24 @@ func (n *network) backward(g *opdef.Grad, sized bool) (opdef.Grads, map[string][
 				copy(own[row*out:(row+1)*out], dy[(row*dirs+d)*out:])
 			}
 			dh, dc := n.state(states, k)
-			var pg kernel.RecurrentGrads
-			if !sized {
-				pg = p.net.Backward(p.run, p.x, own, dh, dc)
-			} else {
-				var size kernel.RecurrentGrads
-				pg, size = p.net.Sizes(p.run, p.x, own, dh, dc)
+			var size *kernel.RecurrentGrads
+			if sized {
+				size = &kernel.RecurrentGrads{}
+			}
+			pg := p.net.Backward(p.run, p.x, own, dh, dc, size)
+			for i := range per {
+				params[k*per+i] = tensor.New(n.x.DType, n.params[k*per+i].Shape, pg.Params()[n.role(i)])
+			}
+			if sized {
 				for i := range per {
-					v := [][]float64{size.WIH, size.WHH, size.BIH, size.BHH, size.WHR}[n.role(i)]
-					paramSize[k*per+i] = slices.Max(append(v, 0))
+					paramSize[k*per+i] = largest(size.Params()[n.role(i)])
 				}
 				for i := range hSize {
-					hSize[i] = max(hSize[i], slices.Max(append([][]float64{size.H, size.C}[i], 0)))
+					hSize[i] = max(hSize[i], largest([][]float64{size.H, size.C}[i]))
 				}
 				if l == 0 {
-					xSize += slices.Max(append(size.X, 0))
+					xSize += largest(size.X)
 				}
-			}
-			for i := range per {
-				v := [][]float64{pg.WIH, pg.WHH, pg.BIH, pg.BHH, pg.WHR}[n.role(i)]
-				params[k*per+i] = tensor.New(n.x.DType, n.params[k*per+i].Shape, v)
 			}
 			if dx == nil {
 				dx = pg.X
@@ -358,6 +356,9 @@ func (n *network) backward(g *opdef.Grad, sized bool) (opdef.Grads, map[string][
 	}
 	return gr, sizes
 }
+
+// largest is the largest of numbers that are not negative, 0 of none.
+func largest(v []float64) float64 { return slices.Max(append(v, 0)) }
 
 // reach is the largest sum of the magnitudes of the terms of a gate, in units
 // that take into account that 16-bit devices round states and gates.

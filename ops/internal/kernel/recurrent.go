@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/internal/quota"
 )
 
@@ -146,25 +147,20 @@ func gruForward(g, own, fromH, hPrev, h []float64) {
 	}
 }
 
-// RecurrentGrads are the gradients of the operands of a Recurrent; nil where
-// there is no such operand.
+// RecurrentGrads are the gradients of the operands of a Recurrent. They are nil where there is no such operand. H and C,
+// those of the first states, are set in sizes only.
 type RecurrentGrads struct{ X, WIH, WHH, BIH, BHH, WHR, H, C []float64 }
 
-// Backward takes the gradients of Y and of the last states dh and dc, which
-// become those of the first states.
-func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGrads {
-	g, _ := r.backward(k, x, dy, dh, dc, false)
-	return g
+// Params are the gradients of weights and biases: W_ih, W_hh, b_ih, b_hh and W_hr.
+func (g *RecurrentGrads) Params() [5][]float64 {
+	return [5][]float64{g.WIH, g.WHH, g.BIH, g.BHH, g.WHR}
 }
 
-// Sizes is Backward. It also gives the sum of the magnitudes of the terms of each gradient, H and C for those of the
-// first states. Terms that cancel within one step count: the gradient of a gate near its limit is small, and has the
-// rounding of 1 and of the square that is taken from it.
-func (r *Recurrent) Sizes(k *Recurrence, x, dy, dh, dc []float64) (RecurrentGrads, RecurrentGrads) {
-	return r.backward(k, x, dy, dh, dc, true)
-}
-
-func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool) (g, size RecurrentGrads) {
+// Backward takes the gradients of Y and of the last states dh and dc, which become those of the first states. It fills
+// size, unless that is nil, with the sums of the magnitudes of the terms of each gradient. Terms that cancel within one
+// step count, too: the gradient of a gate near its limit is small, but it has the rounding of 1 and of the square that
+// is subtracted.
+func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64, size *RecurrentGrads) (g RecurrentGrads) {
 	width, hid, out := r.Cell.Gates()*r.Hidden, r.Hidden, r.Out
 	rows := len(k.gates) / max(width, 1)
 	dgx := quota.Make[float64](rows * width)
@@ -173,7 +169,7 @@ func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool)
 		dgh = quota.Make[float64](rows * width)
 	}
 	var sx, sh []float64 // sizes of dgx and dgh
-	if sized {
+	if size != nil {
 		sx = quota.Make[float64](rows * width)
 		if sh = sx; r.Cell == GRUCell {
 			sh = quota.Make[float64](rows * width)
@@ -182,7 +178,7 @@ func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool)
 	}
 	if r.WHR != nil {
 		g.WHR = make([]float64, len(r.WHR))
-		if sized {
+		if size != nil {
 			size.WHR = make([]float64, len(r.WHR))
 		}
 	}
@@ -197,7 +193,7 @@ func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool)
 		if r.WHR != nil {
 			raw := Dense(n, hid, k.raw[a*hid:(a+n)*hid])
 			Gemm(Dense(n, out, draw).T(), raw, 1, Dense(out, hid, g.WHR))
-			if sized {
+			if size != nil {
 				Gemm(Dense(n, out, magnitudes(draw)).T(), Dense(n, hid, magnitudes(k.raw[a*hid:(a+n)*hid])), 1,
 					Dense(out, hid, size.WHR))
 			}
@@ -209,7 +205,7 @@ func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool)
 		for i := range n {
 			row := a + i
 			gates, d, up := k.gates[row*width:(row+1)*width], dgx[row*width:(row+1)*width], draw[i*hid:(i+1)*hid]
-			if sized {
+			if size != nil {
 				r.sizes(k, row, up, dc[min(i*hid, len(dc)):], sx[row*width:(row+1)*width], sh[row*width:(row+1)*width],
 					size.H[i*out:(i+1)*out], size.C[min(i*hid, len(dc)):])
 			}
@@ -232,20 +228,20 @@ func (r *Recurrent) backward(k *Recurrence, x, dy, dh, dc []float64, sized bool)
 			}
 		}
 		copy(dh, direct)
-		if sized {
+		if size != nil {
 			Gemm(Dense(n, width, sh[a*width:(a+n)*width]), Dense(width, out, magnitudes(r.WHH)), 1,
 				Dense(n, out, size.H[:n*out]))
 		}
 		Gemm(Dense(n, width, dgh[a*width:(a+n)*width]), Dense(width, out, r.WHH), 1, Dense(n, out, dh[:n*out]))
 	}
 	r.operands(&g, dgx, dgh, x, k.hPrev, r.WIH)
-	if sized {
-		r.operands(&size, sx, sh, magnitudes(x), magnitudes(k.hPrev), magnitudes(r.WIH))
+	if size != nil {
+		r.operands(size, sx, sh, magnitudes(x), magnitudes(k.hPrev), magnitudes(r.WIH))
 	}
-	return g, size
+	return g
 }
 
-// operands are the gradients of what the gates are made of.
+// operands fills in the gradients of the operands of the gates.
 func (r *Recurrent) operands(g *RecurrentGrads, dgx, dgh, x, hPrev, wih []float64) {
 	width, out := r.Cell.Gates()*r.Hidden, r.Out
 	rows := len(dgx) / max(width, 1)
@@ -288,9 +284,7 @@ func (r *Recurrent) sizes(k *Recurrence, row int, up, dc, x, h, state, cell []fl
 
 func magnitudes(v []float64) []float64 {
 	w := make([]float64, len(v))
-	for i, x := range v {
-		w[i] = math.Abs(x)
-	}
+	vmath.Abs(w, v)
 	return w
 }
 
