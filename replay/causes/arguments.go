@@ -758,8 +758,8 @@ type ending struct {
 	f    func(x float64) float64
 }
 
-// limitedTo are the ending of values none of which is beyond the largest or the smallest of them where more than one is
-// due beyond it.
+// limitedTo are the endings of values that stop at the largest or the smallest of them, where more than one is due
+// beyond it.
 func (c *Search) limitedTo(what string, got, want *tensor.Tensor) []ending {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	beyond := map[bool]int{}
@@ -780,24 +780,20 @@ func (c *Search) limitedTo(what string, got, want *tensor.Tensor) []ending {
 	}) != nil || lo == hi || math.IsNaN(lo) {
 		return nil
 	}
-	limited := what + " are limited to %.7g from "
-	above := ending{fmt.Sprintf(limited+"above", hi), func(x float64) float64 { return min(x, hi) }}
-	below := ending{fmt.Sprintf(limited+"below", lo), func(x float64) float64 { return max(x, lo) }}
-	if hi == 0 {
-		above.text = what + " above zero are zero"
-	}
-	if lo == 0 {
-		below.text = what + " below zero are zero"
+	from := func(side string, limit float64) string {
+		if limit == 0 {
+			return fmt.Sprintf("%s %s zero are zero", what, side)
+		}
+		return fmt.Sprintf("%s are limited to %.7g from %s", what, limit, side)
 	}
 	switch {
 	case beyond[true] > 1 && beyond[false] > 1:
-		return []ending{{fmt.Sprintf(what+" are limited to %.7g to %.7g", lo, hi), func(x float64) float64 {
-			return above.f(below.f(x))
-		}}}
+		return []ending{{fmt.Sprintf("%s are limited to %.7g to %.7g", what, lo, hi),
+			func(x float64) float64 { return min(max(x, lo), hi) }}}
 	case beyond[true] > 1:
-		return []ending{above}
+		return []ending{{from("above", hi), func(x float64) float64 { return min(x, hi) }}}
 	case beyond[false] > 1:
-		return []ending{below}
+		return []ending{{from("below", lo), func(x float64) float64 { return max(x, lo) }}}
 	}
 	return nil
 }

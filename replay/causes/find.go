@@ -359,13 +359,13 @@ func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 	}
 	sum /= inCommon(dt, x, z, moved, got.Shape)
 	if m.Limits && infinite == 0 {
-		at, left := 0, 0
+		limited, exact := 0, true
 		for i := range x {
-			at += btoi(moved[i] && alike(x[i], dt.Round(z[i])))
-			left += btoi(moved[i] && !alike(x[i], dt.Round(z[i])))
+			limited += btoi(moved[i])
+			exact = exact && (!moved[i] || x[i] == dt.Round(z[i]))
 		}
-		if left == 0 {
-			sum = max(sum, ofPlaces(len(x), at))
+		if exact {
+			sum = max(sum, ofPlaces(len(x), limited))
 		}
 	}
 	if infinite == 0 {

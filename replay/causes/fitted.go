@@ -438,7 +438,7 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// limitedGradients are gradients none of which is beyond some number.
+// limitedGradients are gradients that stop at some number.
 func (c *Search) limitedGradients(fails []Wrong, yield func(Mistake) bool) {
 	for i := range fails {
 		r := &fails[i]
@@ -534,7 +534,7 @@ const (
 	SampleSize = 1 << 14 // elements of the result that are looked at
 )
 
-// scaledAt are values of which the elements at a place are multiplied by a number.
+// scaledAt are values whose elements at a place are multiplied by a number.
 func (c *Search) scaledAt(r *Wrong, in *place) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		factors := c.factors(r, in)

@@ -73,12 +73,9 @@ func summed(up, x, due *tensor.Tensor) (terms []float64, at []int) {
 	for _, stride := range summations(up.Shape, due.Shape) {
 		at = make([]int, len(terms))
 		sums := make([]float64, len(want))
+		place := placeIn(up.Shape, stride)
 		for i := range terms {
-			rest := i
-			for d := len(stride) - 1; d >= 0; d-- {
-				at[i] += rest % up.Shape[d] * stride[d]
-				rest /= up.Shape[d]
-			}
+			at[i] = place(i)
 			sums[at[i]] += terms[i]
 		}
 		if !slices.ContainsFunc(upTo(0, len(sums)), func(i int) bool {

@@ -709,15 +709,22 @@ func orders(n int) [][]int {
 // laidOut is for each place in memory of a tensor whose dimensions lie there in another order
 // the place where the element lies in row-major order.
 func laidOut(shape, dims []int) func(i int) int {
-	stride := tensor.Contiguous(shape)
-	return func(i int) int {
-		j := 0
-		for k := len(dims) - 1; k >= 0; k-- {
-			n := shape[dims[k]]
-			j += i % n * stride[dims[k]]
-			i /= n
+	packed := tensor.Contiguous(shape)
+	order, stride := make([]int, len(dims)), make([]int, len(dims))
+	for k, d := range dims {
+		order[k], stride[k] = shape[d], packed[d]
+	}
+	return placeIn(order, stride)
+}
+
+// placeIn gives the place in memory of element i of a shape, counted row by row, with some strides.
+func placeIn(shape, stride []int) func(i int) int {
+	return func(i int) (at int) {
+		for d := len(shape) - 1; d >= 0; d-- {
+			at += i % shape[d] * stride[d]
+			i /= shape[d]
 		}
-		return j
+		return at
 	}
 }
 

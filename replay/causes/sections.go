@@ -54,44 +54,53 @@ func (c *Search) mergedSections(fails []Wrong) iter.Seq[Mistake] {
 		if !first.DType.IsFloat() || first.Dim() != of.Dim() || of.Numel() > mostSectioned {
 			return
 		}
-		for d, n := range of.Shape {
-			k := first.Shape[d]
-			if k >= n {
+		for d, k := range first.Shape {
+			if k >= of.Shape[d] {
 				continue
 			}
 			for _, a := range c.Bound.Arguments() {
-				if x, is := a.Python().(int64); !is || int(x) != k {
-					continue
-				}
-				for parts := 2; parts <= min(k, mostBlocks); parts++ {
-					size := (n + parts - 1) / parts
-					way, err := c.withArgument(a.Name, int64(k/parts))
-					if k%parts != 0 || err != nil || way.Call == nil {
-						continue
-					}
-					c.Work.Whole()
-					if c.Work.Over() {
-						return
-					}
-					made := c.inSections(way.Call, d, n, size)
-					if made == nil {
-						continue
-					}
-					for i, t := range made {
-						if t.DType.IsIntegral() {
-							made[i] = fromBeginning(t, d, size, k/parts)
-						}
-					}
-					text := fmt.Sprintf("each %d indices of dimension %d give %d of the %d", size, d, k/parts, k)
-					for _, order := range []int{0, 1, -1} {
-						if !yield(Mistake{Text: text, Rounds: true, Make: c.resultsAre(inOrder(made, d, order), d)}) {
-							return
-						}
-					}
+				if x, is := a.Python().(int64); is && int(x) == k && !c.mergedBy(a.Name, of, d, k, yield) {
+					return
 				}
 			}
 		}
 	}
+}
+
+// mergedBy yields the mistakes of mergedSections along dimension d of an operand. The argument says that k indices are
+// wanted. It returns false when the search is over.
+func (c *Search) mergedBy(argument string, of *tensor.Tensor, d, k int, yield func(Mistake) bool) bool {
+	n := of.Shape[d]
+	for parts := 2; parts <= min(k, mostBlocks); parts++ {
+		if k%parts != 0 {
+			continue
+		}
+		size, share := (n+parts-1)/parts, k/parts
+		way, err := c.withArgument(argument, int64(share))
+		if err != nil || way.Call == nil {
+			continue
+		}
+		c.Work.Whole()
+		if c.Work.Over() {
+			return false
+		}
+		made := c.inSections(way.Call, d, n, size)
+		for i, t := range made {
+			if t.DType.IsIntegral() {
+				made[i] = fromBeginning(t, d, size, share)
+			}
+		}
+		if made == nil {
+			continue
+		}
+		text := fmt.Sprintf("each %d indices of dimension %d give %d of the %d", size, d, share, k)
+		for _, order := range []int{0, 1, -1} {
+			if !yield(Mistake{Text: text, Rounds: true, Make: c.resultsAre(inOrder(made, d, order), d)}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // inOrder are tensors in the order of the first one along a dimension: falling for 1, rising for -1, as it is for 0.
@@ -168,20 +177,14 @@ func wholeTiles(n int) (out []int) {
 	return out
 }
 
-// beginning are the results on the first m indices of a dimension of all operands that have it, and behind them the
-// elements of one operand; whole numbers there are the indices. nil if they are due, or cannot be computed.
+// beginning are the results on the first m indices of a dimension of all operands that have it. Behind them lie the
+// elements of one operand, or the indices where the results are whole numbers. It is nil if these results are due, or
+// cannot be computed.
 func (c *Search) beginning(a opdef.Arg, d, m int) (made []*tensor.Tensor) {
 	t := a.Tensor
 	n := t.Shape[d]
 	ok := c.Guard(func() error { // a call that cannot be cut has none
-		call := c.Bound.Map(func(b opdef.Arg) *tensor.Tensor {
-			x := b.Tensor
-			if e := d - t.Dim() + x.Dim(); x.Dim() > 0 && e >= 0 && x.Shape[e] == n {
-				return x.Slice(e, 0, m, 1)
-			}
-			return x
-		})
-		f, err := call.Forward()
+		f, err := sectionOf(c.Bound, t.Dim(), d, n, 0, m).Forward()
 		if err != nil {
 			return err
 		}
@@ -211,8 +214,9 @@ func (c *Search) beginning(a opdef.Arg, d, m int) (made []*tensor.Tensor) {
 // to elements equal to those that the recorded ones point to, they are the recorded ones: no order of these is due.
 func (c *Search) resultsAre(made []*tensor.Tensor, d int) func() (Way, error) {
 	made = slices.Clone(made)
+	all := c.operands()
 	for i, t := range made {
-		if all := c.operands(); t.DType.IsIntegral() && i < len(c.Recorded) && len(all) > 0 {
+		if t.DType.IsIntegral() && i < len(c.Recorded) && len(all) > 0 {
 			_ = c.Guard(func() error { // what cannot be read stays
 				made[i] = tiedAs(t, c.Recorded[i], all[0].Tensor, d)
 				return nil
@@ -278,6 +282,18 @@ func sections(n int) (out []int) {
 	return out
 }
 
+// sectionOf is the call on so many of the n indices of dimension d, from lo on, of all operands that have it. d counts
+// among the dims dimensions of the results; an operand with fewer has the last ones.
+func sectionOf(call *opdef.Call, dims, d, n, lo, many int) *opdef.Call {
+	return call.Map(func(a opdef.Arg) *tensor.Tensor {
+		t := a.Tensor
+		if e := d - dims + t.Dim(); t.Dim() > 0 && e >= 0 && t.Shape[e] == n {
+			return t.Slice(e, lo, many, 1)
+		}
+		return t
+	})
+}
+
 // inSections are the results of the calls on sections of a dimension of all operands that have it, one after the other;
 // nil if one cannot be run.
 func (c *Search) inSections(of *opdef.Call, d, n, size int) (made []*tensor.Tensor) {
@@ -285,14 +301,7 @@ func (c *Search) inSections(of *opdef.Call, d, n, size int) (made []*tensor.Tens
 	_ = c.Guard(func() error { // a call that cannot be cut has no sections
 		var parts [][]*tensor.Tensor
 		for lo := 0; lo < n; lo += size {
-			call := of.Map(func(a opdef.Arg) *tensor.Tensor {
-				t := a.Tensor
-				if e := d - dims + t.Dim(); t.Dim() > 0 && e >= 0 && t.Shape[e] == n {
-					return t.Slice(e, lo, min(size, n-lo), 1)
-				}
-				return t
-			})
-			f, err := call.Forward()
+			f, err := sectionOf(of, dims, d, n, lo, min(size, n-lo)).Forward()
 			if err != nil {
 				return err
 			}
@@ -348,7 +357,7 @@ func joinedAs[T tensor.Elem](parts []*tensor.Tensor, d int) *tensor.Tensor {
 	return tensor.New(parts[0].DType, shape, out)
 }
 
-// fromBeginning are positions in sections of a dimension, of which each gives some, as positions in the dimension.
+// fromBeginning are positions in sections of a dimension as positions in the dimension. Each section gives so many.
 func fromBeginning(t *tensor.Tensor, d, size, each int) *tensor.Tensor {
 	v, n, inner := tensor.Make[int64](t.Numel()), t.Shape[d], tensor.Numel(t.Shape[d+1:])
 	tensor.Load(t, 0, v)

@@ -190,19 +190,21 @@ func cond(is bool, text string) string {
 	return ""
 }
 
+// strided gives a tensor's elements read with other strides and another storage offset, nil if they reach beyond it.
+func strided(stride []int, offset int) func(t *tensor.Tensor) *tensor.Tensor {
+	return func(t *tensor.Tensor) *tensor.Tensor {
+		n, err := t.Strided(t.Shape, stride, offset)
+		if err != nil {
+			return nil
+		}
+		return n
+	}
+}
+
 // inMemory are a tensor's elements read at other places of its memory, or without what a view says of them.
 func inMemory(t *tensor.Tensor) (all []transformation) {
 	add := func(text string, of func(t *tensor.Tensor) *tensor.Tensor) {
 		all = append(all, transformation{text: text, of: of})
-	}
-	strided := func(stride []int, offset int) func(t *tensor.Tensor) *tensor.Tensor {
-		return func(t *tensor.Tensor) *tensor.Tensor {
-			n, err := t.Strided(t.Shape, stride, offset)
-			if err != nil {
-				return nil
-			}
-			return n
-		}
 	}
 	packed := tensor.Contiguous(t.Shape)
 	if !t.IsContiguous() {
@@ -283,27 +285,16 @@ func (c *Search) inOtherStrides() func(*tensor.Tensor) []transformation {
 			}
 			seen = append(seen, stride)
 			text := "%s is read with the strides of " + o.name
-			if n, err := t.Strided(t.Shape, stride, t.Offset); err == nil {
-				all = append(all, transformation{text: text, of: func(*tensor.Tensor) *tensor.Tensor { return n }})
+			if _, err := t.Strided(t.Shape, stride, t.Offset); err == nil {
+				all = append(all, transformation{text: text, of: strided(stride, t.Offset)})
 				continue
 			}
-			for _, around := range []bool{true, false} { // nothing is recorded of what lies behind it in memory
-				all = append(all, transformation{
-					text: text + cond(around, ", again from its beginning behind its end") +
-						cond(!around, ", with zeros behind its end"),
+			// The recording does not have what lies behind it.
+			for i, behind := range []string{"again from its beginning", "with zeros"} {
+				all = append(all, transformation{text: text + ", " + behind + " behind its end",
 					of: func(t *tensor.Tensor) *tensor.Tensor {
-						packed, n := tensor.Contiguous(t.Shape), t.Numel()
-						return gathered(t, func(i int) int {
-							at, rest := 0, i
-							for d, step := range packed {
-								at += rest / step * stride[d]
-								rest %= step
-							}
-							if at >= n && !around {
-								return -1
-							}
-							return at % n
-						})
+						at := placeIn(t.Shape, stride)
+						return gathered(t, func(k int) int { return wrapped(at(k), t.Numel(), i == 0) })
 					}})
 			}
 		}
@@ -373,20 +364,12 @@ func offsetParts(t *tensor.Tensor) (all []transformation) {
 					}
 					for _, around := range []bool{true, false} {
 						of := func(t *tensor.Tensor) *tensor.Tensor {
-							whole := t.Numel()
 							return gathered(t, func(i int) int {
 								at := i / size % n
 								if !more {
 									at = min(at, 1)
 								}
-								j := i + at*by
-								if j >= 0 && j < whole {
-									return j
-								}
-								if around {
-									return (j%whole + whole) % whole
-								}
-								return -1
+								return wrapped(i+at*by, t.Numel(), around)
 							})
 						}
 						all = append(all, transformation{like: " offset", text: text, of: of})
@@ -406,29 +389,29 @@ func slidInMemory(t *tensor.Tensor) (all []transformation) {
 		return nil
 	}
 	for by := 1; by <= mostPushed && by < n; by++ {
-		for _, to := range []struct {
-			by   int
-			text string
-		}{{by, "further"}, {-by, "back"}} {
+		for _, step := range []int{by, -by} {
+			text := fmt.Sprintf("%%s is read %d %s in memory, over the ends of rows", by,
+				[]string{"further", "back"}[btoi(step < 0)])
 			for _, around := range []bool{true, false} {
-				all = append(all, transformation{like: " slid",
-					text: fmt.Sprintf("%%s is read %d %s in memory, over the ends of rows", by, to.text),
+				all = append(all, transformation{like: " slid", text: text,
 					of: func(t *tensor.Tensor) *tensor.Tensor {
-						return gathered(t, func(i int) int {
-							switch at := i + to.by; {
-							case around:
-								return (at + n) % n
-							case at < 0 || at >= n:
-								return -1
-							default:
-								return at
-							}
-						})
+						return gathered(t, func(i int) int { return wrapped(i+step, n, around) })
 					}})
 			}
 		}
 	}
 	return all
+}
+
+// wrapped is a place among n elements: one beyond them goes around their end, or is -1, where gathered has zeros.
+func wrapped(at, n int, around bool) int {
+	switch {
+	case at >= 0 && at < n:
+		return at
+	case around:
+		return (at%n + n) % n
+	}
+	return -1
 }
 
 // mostPushed is by how many indices a tensor is read further.
