@@ -13,7 +13,7 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// mostSimilar is how many names like that of an unknown operator are said.
+// mostSimilar is how many names are proposed for an unknown operator.
 const mostSimilar = 5
 
 // addRefusal adds the result of a call that the reference does not run.

@@ -285,8 +285,8 @@ func (s *Seen) link(v *Value, g *gaps) {
 	}
 }
 
-// readAtFirst reports whether v comes from outside and is read by a call that gives no tensor, before any call that
-// gives one, as print(loss.item()) of a step that was not recorded reads its loss.
+// readAtFirst reports whether v comes from outside and is read before any call gives a tensor, by a call that gives
+// none. A program that begins with print(loss.item()) reads the loss of the step before so.
 func (v *Value) readAtFirst() bool {
 	if v.From.How != IsOutside {
 		return false

@@ -147,8 +147,8 @@ func gruForward(g, own, fromH, hPrev, h []float64) {
 	}
 }
 
-// RecurrentGrads are the gradients of the operands of a Recurrent. They are nil where there is no such operand. H and C,
-// those of the first states, are set in sizes only.
+// RecurrentGrads are the gradients of the operands of a Recurrent. They are nil where there is no such operand. H and
+// C, those of the first states, are nil except in sizes.
 type RecurrentGrads struct{ X, WIH, WHH, BIH, BHH, WHR, H, C []float64 }
 
 // Params are the gradients of weights and biases: W_ih, W_hh, b_ih, b_hh and W_hr.
