@@ -108,7 +108,7 @@ func (r *comparison) withoutValues() bool {
 	return len(r.Record.Inputs()) == 0 && opaque(r.Record) == ""
 }
 
-// opaque names the first value among the arguments that is not understood: its class, and what it is.
+// opaque names the class and the text of the first argument that is not understood.
 func opaque(rec *capture.Call) (what string) {
 	value.Walk(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs), func(v value.Value) {
 		if what != "" {

@@ -86,7 +86,7 @@ func (s *Seen) Add(o *Seen) {
 	s.Gaps = append(s.Gaps, o.Gaps...)
 }
 
-// gaps collect counts by what is missing.
+// gaps counts what is missing, by kind.
 type gaps struct {
 	order []string
 	by    map[string]*Gap
@@ -217,8 +217,8 @@ func (p *Process) firstUpdate() *Call {
 	return p.Calls[i]
 }
 
-// Piecewise is the first call that is one of those that update a parameter together, such as mul_ and addcdiv_; nil if
-// there is none. Each of them is judged by itself: whether they are the rule of an optimizer is not.
+// Piecewise is the first of several calls, such as mul_ and addcdiv_, that update a parameter together; nil if there is
+// none. Each call is judged by itself. Whether they are the rule of an optimizer is not judged.
 func (t *Trace) Piecewise() *Call {
 	for _, c := range t.Calls() {
 		basic := strings.HasPrefix(c.Op, "torch.Tensor.") || strings.HasPrefix(c.Op, "torch._foreach_")
@@ -297,7 +297,7 @@ func (v *Value) readAtFirst() bool {
 
 var similarOps = lazyregexp.New(`; known: .*`)
 
-// general is a reason without what it says of one call alone, and without verbs of fmt.
+// general is a reason without its words about one single call, and without verbs of fmt.
 func general(reason string) string {
 	if strings.Contains(reason, "zero on both sides") {
 		return "zero on both sides"

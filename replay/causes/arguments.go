@@ -66,7 +66,7 @@ func wide(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
 	}
 }
 
-// ofGradients are those of the mistakes that show in gradients alone.
+// ofGradients are the mistakes that show only in gradients.
 func ofGradients(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for m := range ms {
@@ -132,9 +132,9 @@ func (c *Search) takenForOtherwise() iter.Seq[Mistake] {
 	}
 }
 
-// relatives are the operators that take the same required arguments. What one of them makes of a part
-// of the operands has to be the part of the result. Where no part can be told, only small calls are tried: a
-// singular value decomposition, or a Kronecker product, takes longer than all else.
+// relatives are the operators that take the same required arguments. One of them has to make the part of the result of
+// a part of the operands. Where no part can be told, only small calls are tried: a singular value decomposition, or a
+// Kronecker product, takes longer than all else.
 func (c *Search) relatives(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		var names []string
@@ -190,8 +190,8 @@ func (c *Search) relatives(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// A probe is a part of a call that shows cheaply what another operator makes of the arguments: some indices of each
-// dimension, or of the first one, of the operands that have as many as the result.
+// A probe is a part of a call on which another operator is tried cheaply. It takes some indices of each dimension, or
+// of the first one, from the operands that have as many as the result.
 type probe struct {
 	of  func(shape []int) []int // of an operand, how many indices of each dimension
 	got *tensor.Tensor          // the part of what was recorded
@@ -283,7 +283,7 @@ func (p *probe) refutes(call *opdef.Call, nearly float64) bool {
 
 const (
 	probed = 8 // indices of a dimension
-	// fewForRelatives is the number of elements of operands up to which other operators are tried on all of them.
+	// fewForRelatives is the largest number of elements of operands that other operators are tried on as a whole.
 	fewForRelatives = 1 << 12
 )
 
@@ -298,7 +298,7 @@ func requiredTypes(e *opdef.Entry) []string {
 	return types
 }
 
-// computedAs begins what is said of another operator.
+// computedAs begins the text about another operator.
 const computedAs = "it is computed as "
 
 // otherOperators are calls of operators of these names. Those whose booleans are whole numbers here, or the other way
@@ -349,8 +349,8 @@ func (c *Search) counting() Alteration {
 	}
 }
 
-// callOf is a call of another operator: of the same arguments, of those that have names there too, or of those that are
-// required.
+// callOf is a call of another operator with the same arguments, else with those whose names it has, too, else with the
+// required ones.
 func (c *Search) callOf(name string) (*opdef.Call, error) {
 	args, kwargs := c.Bound.Python()
 	if call, err := c.Registry.Bind(name, args, kwargs); err == nil && !c.flagForNumber(call) {
@@ -369,7 +369,7 @@ func (c *Search) callOf(name string) (*opdef.Call, error) {
 }
 
 // flagForNumber reports whether a call of another operator takes a flag of this one for a number, or a number for a
-// flag, because both are at one place: inplace of relu is no slope of leaky_relu.
+// flag. Both may be at one place: inplace of relu is no slope of leaky_relu.
 func (c *Search) flagForNumber(call *opdef.Call) bool {
 	other := call.Entry.Schema.Params
 	for i, p := range c.Bound.Entry.Schema.Params {
@@ -487,8 +487,8 @@ func (c *Search) mistakenText(name string, was, v value.Value) string {
 	return text
 }
 
-// withArgument is the call with another value of one argument. What went with the old value may not go with it: flags
-// that may be None are None where the call cannot be made otherwise.
+// withArgument is the call with another value of one argument. Flags that went with the old value may not go with the
+// new one: those that may be None are None if the call cannot be made otherwise.
 func (c *Search) withArgument(name string, v value.Value) (Way, error) {
 	other := map[string]value.Value{name: v}
 	way, err := c.withArguments(other)
@@ -674,8 +674,7 @@ func (c *Search) with(call *opdef.Call, op string, other map[string]value.Value)
 	return c.Registry.Bind(op, args, kwargs)
 }
 
-// replaced is the call with other tensors in place of those among its arguments; f returns
-// nil for one that stays. There is no way if all stay.
+// replaced is the call with other tensors than its own. f returns nil for one that stays. There is no way if all stay.
 func (c *Search) replaced(f func(opdef.Arg) *tensor.Tensor) (Way, error) {
 	way := Way{Original: map[*tensor.Tensor]*tensor.Tensor{}}
 	call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
@@ -697,10 +696,10 @@ func (c *Search) replaced(f func(opdef.Arg) *tensor.Tensor) (Way, error) {
 	return way, nil
 }
 
-// largestOperand is the number of elements up to which operands are copied.
+// largestOperand is the most elements that an operand may have to be copied.
 const largestOperand = 1 << 24
 
-// largestKernel is the number of elements up to which a convolution's kernel may be meant.
+// largestKernel is the most elements that a convolution's kernel may have.
 const largestKernel = 1 << 10
 
 // elements are those of t, in row-major order.
@@ -943,7 +942,7 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 }
 
 // alikeForward reports whether two ways give the same first result, or whether that cannot be told: one cannot be run.
-// What is left out is taken for 0 then, as in a sum.
+// Elements that are left out count as 0 then, as in a sum.
 func (c *Search) alikeForward(first, second func() (Way, error)) bool {
 	outs, err := c.bothForward(first, second)
 	return err != nil || !apartAnywhere(outs[0], outs[1])
@@ -974,8 +973,7 @@ func (c *Search) bothForward(first, second func() (Way, error)) (outs [][]float6
 	return outs, err
 }
 
-// singled are operands of which only one index of each of the dimensions from one on counts: a kernel of which one
-// element is used.
+// singled are operands that count with one index of each dimension from some dimension on: one element of a kernel.
 func (c *Search) singled() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
@@ -1100,8 +1098,8 @@ func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tens
 	}, t)
 }
 
-// missingRows leaves out the end or the beginning of the gradient that a backward pass starts from, as where the sum
-// for a weight's gradient ends early, after a tile, or counts one of a batch: rows of all, or indices of one dimension.
+// missingRows leaves out the end or the beginning of the incoming gradient: rows of all, or indices of one dimension. A
+// sum for a weight's gradient may end early or after a tile, or count one of a batch.
 func (c *Search) missingRows() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Dim() < 2 || c.Ran.Outs[0].Numel() > largestOperand {

@@ -13,11 +13,11 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// Find looks for the causes of values that failed, until the work is done. said are causes that are known before;
-// explains runs the call with a mistake and says which of the values that are left it explains. The causes of results
-// come first, of these those that explain most. What a mistake explains, those after it need not. Gradients that are
-// not what follows from it are looked at by themselves. What a value shows by itself comes before all of them. Where
-// there is none, what the errors depend on is said.
+// Find looks for the causes of values that failed, until the work is done. said are causes that are known before.
+// explains runs the call with a mistake, and tells which of the values that are left the mistake explains. Causes that
+// a value shows by itself come first, then the causes of results, those that explain most before the others. A value
+// that one mistake explains needs no further one. Gradients that do not follow from the mistake are searched by
+// themselves. A finding without a cause gets a sentence about what its errors depend on.
 func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	all := fails
 	c.gradientsOnly = !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
@@ -93,7 +93,7 @@ func (c *Search) besidesResults(fails, rest []Wrong, found []Cause, tried *int,
 		return k
 	})
 	if whole != nil {
-		// What the results show says more than a name.
+		// The results tell more than a name.
 		if strings.HasPrefix(whole[0].Text, computedAs) && len(found) == 1 {
 			whole[0].Text = found[0].Text
 		}
@@ -116,7 +116,7 @@ func merged(found, others []Cause) []Cause {
 }
 
 // unexplainedGradients are those that no cause explains, where all results have one: gradients are wrong besides.
-// There are none where positions are wrong, to which gradients go.
+// Where positions are wrong there are none: gradients go to those.
 func unexplainedGradients(fails []Wrong, found []Cause) (out []Wrong) {
 	positions := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Got != nil && w.Got.DType.IsIntegral() })
 	for _, w := range fails {
@@ -220,8 +220,8 @@ func (k Cause) compare(l Cause) int {
 	return cmp.Or(order, cmp.Compare(l.Bits, k.Bits))
 }
 
-// asMany is the part by which bits may differ that are as many, and asManyRounded that of two arguments, the first of
-// which has another number that leaves roundings: some of them fit it by chance.
+// Numbers of bits count as equal if they differ by this part of them. The part is larger for two arguments if the first
+// has another number and leaves roundings: some of these fit it by chance.
 const (
 	asMany        = 0.01
 	asManyRounded = 0.15
@@ -284,7 +284,7 @@ func (k Cause) covers(l Cause) bool {
 }
 
 // The rule of evidence. Evidence counts how many bits of a recorded value a mistake explains that the sound call does
-// not. Of n mistakes that are tried, one explains log2(n) bits by chance; a cause has to explain leastBits more.
+// not. If n mistakes are tried, one explains log2(n) bits by chance; a cause has to explain leastBits more.
 const leastBits = 14
 
 // Plenty is the evidence of what is not counted.
@@ -305,11 +305,11 @@ func (m Mistake) cost() float64 {
 	return m.Cost
 }
 
-// Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
-// the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer
-// than rounding, nor than nine of ten others do. Equal elements count a few times at most: zeros are what many
-// mistakes make. Elements that are doubled, halved or negated say little: see doubledBits. Elements that
-// are not finite say by their places alone what made them: see ofPlaces.
+// Evidence is how many bits of a recorded value a mistake explains beyond those that the sound result explains. An
+// element counts the logarithm of how much nearer it comes, at most the bits of its dtype. It cannot come nearer than
+// rounding, nor nearer than nine of ten others do. Equal elements count a few times at most: many mistakes make zeros.
+// Elements that are doubled, halved or negated say little: see doubledBits. Elements that are not finite tell their
+// cause by their places: see ofPlaces.
 func Evidence(got, due, made *tensor.Tensor) float64 { return Mistake{}.Evidence(got, due, made) }
 
 // Evidence is that of a recorded value for a mistake.
@@ -447,8 +447,8 @@ func significant(x float64) float64 {
 // mostEqual is how many elements of one value count as evidence.
 const mostEqual = 8
 
-// likely is how many bits an element of n explains at most that somebody may have made of what is due in many ways: see
-// doubledBits and stepBits.
+// likely is how many bits one of n elements explains at most. It is less where many mistakes lead from the number that
+// is due to the recorded one: see doubledBits and stepBits.
 func (m Mistake) likely(x, due float64, n int) float64 {
 	switch {
 	case m.Expected:
@@ -479,8 +479,8 @@ const stepBits = 2
 // which sizes of a call make by chance.
 const doubledBits = 12
 
-// apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number
-// as 0, and others that are not finite on one side are sixteen times that apart.
+// apart is how far a value is from a recorded one, at least floor. A value that is not finite is as far from a number as
+// 0 is. Where the recorded one is not finite, another value is sixteen times floor apart.
 func apart(x, y, floor float64) float64 {
 	if alike(x, y) {
 		return floor

@@ -12,9 +12,9 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// fittedNumbers looks for the factor of a value, for the value of a floating argument, or for
-// the factor of an operand, under which the results come nearest to those recorded: one number
-// for all elements. Numbers within a share of those that are due are left out: a kernel may round them.
+// fittedNumbers looks for one number under which the results come nearest to those recorded: the factor of a value, the
+// value of a floating argument, or the factor of an operand. Numbers within a share of the right one are left out: a
+// kernel may round it.
 func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		scalar := c.scalarResult(fails)
@@ -166,8 +166,8 @@ func (c *Search) fittedArguments(of *Wrong, share float64, scalar bool, yield fu
 	return true
 }
 
-// fittedText is what is said of a fitted value of an argument: that it is another one if somebody may have meant it,
-// that it is as if it were of others; nothing of those that are known to few digits.
+// fittedText is the sentence about a fitted value of an argument. A number that somebody may have meant is named; of
+// others it says "as if". There is none for numbers that are known to few digits.
 func (c *Search) fittedText(name string, x, was float64, dt tensor.DType) (text string, ok bool) {
 	text = fmt.Sprintf("%s is %.7g, not %.7g", name, x, was)
 	k, ok := c.related(x/was, nearness(dt))
@@ -396,8 +396,8 @@ func proportion(x, y, z []float64, slack float64) float64 {
 	return factor
 }
 
-// limited limits an operand, element for element with the result, from below or above, where that
-// may explain what is wrong, elements beyond some number alone, or results.
+// limited limits an operand from below or above, element for element with the result, if only elements beyond some
+// number are wrong. It also limits results and gradients.
 func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		got, want := c.wrongResult(fails)
@@ -547,8 +547,8 @@ func (c *Search) scaledAt(r *Wrong, in *place) iter.Seq[Mistake] {
 	}
 }
 
-// factors are those of a value by which its elements in a place, nil for all, are too large, first as short as they can
-// be told; none of few elements, which some factor explains by chance.
+// factors are the numbers by which the elements of a value in a place are too large; nil is the place of all. The
+// number with the fewest digits comes first. Few elements have none: some factor explains them by chance.
 func (c *Search) factors(r *Wrong, in *place) []float64 {
 	got, want, ok := r.Pair()
 	if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < fewestScaled {
@@ -577,7 +577,7 @@ func (c *Search) factors(r *Wrong, in *place) []float64 {
 	return shortened(x, 1)
 }
 
-// logarithmText says of which whole number x is the logarithm, empty of others.
+// logarithmText names the whole number that x is the logarithm of, "" if there is none.
 func logarithmText(x float64) string {
 	n := math.Round(math.Exp(math.Abs(x)))
 	if n < 3 || n > 1<<20 || math.Abs(math.Log(n)-math.Abs(x)) > 1e-6*math.Abs(x) {
@@ -678,8 +678,9 @@ func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) 
 	return found
 }
 
-// solve is the number near x at which what a call makes comes nearest to what is due, by Gauss's and Newton's method
-// with a difference quotient, and the share of the squared errors at x that is left; NaN if there is none.
+// solve finds the number near x at which a call comes nearest to the values that are due, by Gauss's and Newton's
+// method with a difference quotient. It also returns the share of the squared errors at x that is left. The number is
+// NaN if there is none.
 func solve(x float64, at func(x float64) (due, made []float64)) (float64, float64) {
 	first, left := 0.0, 1.0
 	for n := range fitSteps {
@@ -719,9 +720,9 @@ func solve(x float64, at func(x float64) (due, made []float64)) (float64, float6
 	return x, left
 }
 
-// missesNumber reports whether a number is not the one under which a value comes nearest to what was recorded: some
-// elements show another one, by more than what is left of their errors, and by more than a hundredth of how far it is
-// from the number that is due.
+// missesNumber reports whether another number than n comes nearest to a recorded value. Some elements then show another
+// one. It differs from n by more than their remaining errors, and by more than a hundredth of what n differs from the
+// number that is due.
 func (c *Search) missesNumber(n *otherNumber, fails []Wrong, k Cause) (is bool) {
 	i := slices.IndexFunc(fails, func(w Wrong) bool { return w.Target == k.Targets[0] })
 	if i < 0 || fails[i].Got == nil || !fails[i].Got.DType.IsFloat() {

@@ -10,9 +10,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// sectioned are results of calls that take each so many indices of a dimension by themselves: a sort of blocks that are
-// not merged, a scan that begins anew, a sum of one tile in place of all. Positions among results count from the
-// beginning of the dimension, or of the section.
+// sectioned are results of calls that take sections of a dimension by themselves: a sort of blocks that are not merged,
+// a scan that begins anew, a sum of one tile in place of all. Positions among results count from the beginning of the
+// dimension, or of the section.
 func (c *Search) sectioned(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if c.Ran == nil || len(c.Ran.Outs) == 0 || !fails[0].Forward() {

@@ -62,8 +62,8 @@ func (r *Recurrent) steps() []span {
 	return s
 }
 
-// Forward runs over x (rows, In), starting from the states h (sequences, Out)
-// and c (sequences, Hidden, LSTM alone), which become the last ones.
+// Forward runs over x (rows, In), starting from the states h (sequences, Out) and, of an LSTM only, c (sequences,
+// Hidden). These become the last states.
 func (r *Recurrent) Forward(x, h, c []float64) *Recurrence {
 	rows, width, hid, out := len(x)/max(r.In, 1), r.Cell.Gates()*r.Hidden, r.Hidden, r.Out
 	if r.In == 0 {
