@@ -479,8 +479,8 @@ const stepBits = 2
 // which sizes of a call make by chance.
 const doubledBits = 12
 
-// apart is how far a value is from a recorded one, at least floor. A value that is not finite is as far from a number as
-// 0 is. Where the recorded one is not finite, another value is sixteen times floor apart.
+// apart is how far a value is from a recorded one, at least floor. A value that is not finite is as far from a recorded
+// number as 0 is. Where the recorded one is not finite, another value is sixteen times floor apart.
 func apart(x, y, floor float64) float64 {
 	if alike(x, y) {
 		return floor
