@@ -326,16 +326,22 @@ func (r *compareRun) tellTwo(held *holder, parted *pairs.Divergence, faulty repo
 	alone := parted.Alone()
 	torch := versions.String(alone)
 	if both := r.tally.captures - alone[0] - alone[1]; alone[0]+alone[1] > both && torch == "" {
-		text := fmt.Sprintf("%s in %s only, %d in %s only, %d in both", reports.Count(alone[0], "call"), r.paths[0],
-			alone[1], r.paths[1], both)
+		text := fmt.Sprintf("%s, %d in both", onlyIn(r.paths, alone), both)
 		fact("the programs differ", text)
 		say("The programs differ: " + text + ".")
+		alone = [2]int{}
 	}
-	if text := held.says(r.paths, parted.First()); text != "" {
+	if torch != "" { // that sentence counts them
+		alone = [2]int{}
+	}
+	if text := held.says(r.paths, parted.First(), alone); text != "" {
 		fact("result", text)
 		say(text)
 	} else if !held.differs && r.tally.refused == 0 && r.out.Same.Calls > 0 {
-		const text = "No value differs between the recordings."
+		text := "No value differs between the recordings."
+		if alone != [2]int{} {
+			text = "No value differs between the calls of both recordings. " + onlyIn(r.paths, alone) + ": not compared."
+		}
 		fact("result", text)
 		say(text)
 	}

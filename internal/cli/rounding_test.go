@@ -11,9 +11,11 @@ import (
 )
 
 // TestOnlyRounding: two recordings in bfloat16, of which b adds in another order, differ only by rounding. Where an
-// operator is wrong beside that, as the gelu of c, only the calls before it are excused.
+// operator is wrong beside that, as the gelu of c, only the calls before it are excused. A dropout that drew the same
+// numbers differs by rounding, too, and one that drew others does not.
 func TestOnlyRounding(t *testing.T) {
 	a, b, c := "testdata/rounding/a", "testdata/rounding/b", "testdata/rounding/c"
+	drops := "testdata/rounding/dropout-"
 	for _, tc := range []struct {
 		paths [2]string
 		code  int
@@ -25,6 +27,10 @@ func TestOnlyRounding(t *testing.T) {
 			"The first finding is wrong in " + c + ", not in " + a + ". diverged torch.nn.functional.gelu"},
 		{[2]string{a, c}, cli.ExitDiffers, "The first finding is wrong in " + c + ", not in " + a + ". diverged " +
 			"torch.nn.functional.gelu"},
+		{[2]string{drops + "b", drops + "a"}, cli.ExitOK, "The recordings differ only by rounding of bfloat16: 3 calls " +
+			"differ"},
+		{[2]string{drops + "c", drops + "a"}, cli.ExitDiffers, "output[0] fail, bfloat16 [8, 32], error 81 %: other " +
+			"numbers from the same state of the generator"},
 	} {
 		var out, errs bytes.Buffer
 		code := cli.Main([]string{"compare", tc.paths[0], tc.paths[1]},

@@ -104,6 +104,11 @@ func (d *Difference) measure(g, w *tensor.Tensor) {
 	d.Largest = largest / max(most, 5*math.Sqrt(squares[1]/float64(compared)))
 }
 
+// near reports whether it is known that two values are no further apart than a limit, as a whole and in each element.
+func (d *Difference) near(limit float64) bool {
+	return d != nil && d.Relative <= limit && d.Largest <= standOut*limit
+}
+
 // mixed adds an element to a sum that shows which elements there are and in which order.
 func mixed(sum uint64, x float64) uint64 {
 	return mathbits.RotateLeft64(sum^math.Float64bits(x), 27) * 0x9e3779b97f4a7c15 // of SplitMix64

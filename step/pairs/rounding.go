@@ -269,7 +269,7 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 	}
 	for _, r := range results {
 		d, at := c.apart[r], ValueName{r.Phase, r.Target}
-		near := d != nil && d.Relative <= limit && d.Largest <= standOut*limit
+		near := d.near(limit)
 		whyA, wrongA := a.Wrong[at]
 		whyB, wrongB := b.Wrong[at]
 		if differs(r, d) {

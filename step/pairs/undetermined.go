@@ -33,7 +33,7 @@ func (v *Undetermined) Look(p Pair, rs []*reports.Result, apart map[*reports.Res
 		return
 	}
 	v.memory(p, rs)
-	v.draws(p, rs)
+	v.draws(p, rs, apart)
 	for _, r := range rs {
 		if isVacant(r) {
 			delete(apart, r)
@@ -183,10 +183,16 @@ const OtherNumbers = "different random numbers"
 // SameState is, or begins, the reason of other numbers of one seed.
 const SameState = "other numbers from the same state of the generator"
 
-// draws says of the results of a call that they are different random numbers, if its arguments agree.
-func (v *Undetermined) draws(p Pair, rs []*reports.Result) {
-	behind := before(rs)
-	if fails(behind) || !fails(rs[len(behind):]) {
+// draws says of the results of a call that they are different random numbers, unless what the arguments differ by may
+// explain the difference: the call may have drawn the same numbers.
+func (v *Undetermined) draws(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference) {
+	c := newCompared(p, rs, apart, 0)
+	c.look(nil)
+	given, gave := rs[:c.given], rs[c.given:]
+	alike := !fails(given) && c.in == 0
+	if c.plain != nil || !slices.ContainsFunc(gave, func(r *reports.Result) bool {
+		return r.Verdict.Differs() && r.Phase != "backward" && (alike || !apart[r].near(growth*max(c.in, c.unit)))
+	}) {
 		return
 	}
 	rec, _ := p.A.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
@@ -205,7 +211,7 @@ func (v *Undetermined) draws(p Pair, rs []*reports.Result) {
 	default:
 		why += ": " + strings.TrimSuffix(otherStates, ": ")
 	}
-	for _, r := range rs[len(behind):] {
+	for _, r := range gave {
 		if r.Verdict.Differs() && r.Phase != "backward" {
 			r.Reason = why + ": " + r.Reason
 		}
