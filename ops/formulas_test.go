@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/formulas"
 	"github.com/optool/optool/tensor"
@@ -14,6 +15,7 @@ import (
 // TestFormulas: a formula gives what its operator does, where nothing overflows, and each has a call among the
 // generated ones and mistakes that can be computed.
 func TestFormulas(t *testing.T) {
+	shorttest.Computes(t)
 	tried, made := map[string]int{}, map[string]int{}
 	for _, e := range ops.Default().Entries() {
 		for i, c := range e.Cases(rand.New(rand.NewPCG(1, 2))) {

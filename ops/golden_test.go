@@ -14,6 +14,7 @@ import (
 
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -80,6 +81,7 @@ func TestGolden(t *testing.T) {
 // TestGoldenNotices changes one element of what torch gave, of every record, by
 // a few units of its dtype: nearly every such error must be found.
 func TestGoldenNotices(t *testing.T) {
+	shorttest.Computes(t)
 	planted, found := 0, 0
 	for _, r := range readGolden(t, goldenDir) {
 		if r.Random != "" {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -14,6 +15,7 @@ import (
 // TestMistakes: what operators declare as mistakes of kernels can be computed for every
 // generated call, has the results' shapes, and is not what is due.
 func TestMistakes(t *testing.T) {
+	shorttest.Computes(t)
 	tried := 0
 	for _, e := range ops.Default().Entries() {
 		differs := map[string]bool{} // by text without numbers: mistakes of some calls change nothing
@@ -60,6 +62,7 @@ func TestMistakes(t *testing.T) {
 // TestConstants: with the numbers that they declare the formulas of operators give what the operators do, and something
 // else with other numbers.
 func TestConstants(t *testing.T) {
+	shorttest.Computes(t)
 	tried := 0
 	for _, e := range ops.Default().Entries() {
 		differs := map[string]bool{}

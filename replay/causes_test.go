@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
@@ -266,6 +267,7 @@ func TestCausesOfGradients(t *testing.T) {
 // TestCausesBeyond: a gradient that is wrong only where the argument is beyond some number has the mistake there, or
 // the number if there is none. Far beyond it the mistake may be as small as rounding.
 func TestCausesBeyond(t *testing.T) {
+	shorttest.Computes(t)
 	const n, f32 = 2000, tensor.Float32
 	r := rand.New(rand.NewPCG(3, 5))
 	x, y, up, lacks, noise := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n),
@@ -296,6 +298,7 @@ func TestCausesBeyond(t *testing.T) {
 
 // TestNoCauses: damage that no mistake makes has no cause, nor has a call that passes.
 func TestNoCauses(t *testing.T) {
+	shorttest.Computes(t)
 	r := rand.New(rand.NewPCG(7, 7))
 	tried := 0
 	for _, e := range entries(t, demo) {
@@ -465,6 +468,7 @@ func normal(r *rand.Rand, shape []int) *tensor.Tensor {
 
 // TestCausesOfResults: results as kernels with a mistake give them, which no argument says.
 func TestCausesOfResults(t *testing.T) {
+	shorttest.Computes(t)
 	r := rand.New(rand.NewPCG(5, 1))
 	opt := options(t)
 	random := func(shape ...int) *tensor.Tensor { return normal(r, shape) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -36,6 +37,7 @@ func gradientOf(t *testing.T, name string, args []value.Value, out, up, grad val
 // TestGradientOfRoundedLogarithms has the gradients of cross_entropy from the logarithms of
 // probabilities rounded to 16 bits, as torch saves them: far below the largest score they are percents off.
 func TestGradientOfRoundedLogarithms(t *testing.T) {
+	shorttest.Computes(t)
 	const rows, classes = 32, 211
 	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
 		for seed := range uint64(8) {

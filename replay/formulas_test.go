@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -15,6 +16,7 @@ import (
 // TestCausesOfFormulas: gradients with a wrong term, positions that count from elsewhere, and formulas that overflow.
 // The first cause says what was planted, also where torch computes the operator by several others.
 func TestCausesOfFormulas(t *testing.T) {
+	shorttest.Computes(t)
 	const f32, rows, n = tensor.Float32, 14, 26
 	r := rand.New(rand.NewPCG(5, 3))
 	random := func(k float64, shape ...int) *tensor.Tensor {

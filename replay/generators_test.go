@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -13,6 +14,7 @@ import (
 // TestCausesOfGenerators: mistakes that no operator declares. made are the arguments with which the recorded result is
 // computed, after which a number is made of each element.
 func TestCausesOfGenerators(t *testing.T) {
+	shorttest.Computes(t)
 	r := rand.New(rand.NewPCG(3, 8))
 	opt := options(t)
 	random := func(shape ...int) *tensor.Tensor { return normal(r, shape) }

@@ -10,6 +10,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -85,6 +86,7 @@ func normOf(rms bool) rowKernel {
 // TestLooseGradients: of gradients in 16 bits that a coarse accumulator would explain, what a mistake of their sums
 // explains better is a failure, and what follows from a rounded result is right. What follows from a wrong one says so.
 func TestLooseGradients(t *testing.T) {
+	shorttest.Computes(t)
 	const rows, width = 24, 133
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {

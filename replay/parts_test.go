@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -13,6 +14,7 @@ import (
 // TestCausesOfParts: sums over some indices, results of sections that are joined wrongly, runs and parts that are read
 // elsewhere, other rules of integrals, means and gradients. Wrong elements that are random have none of these causes.
 func TestCausesOfParts(t *testing.T) {
+	shorttest.Computes(t)
 	r := rand.New(rand.NewPCG(11, 4))
 	opt := options(t)
 	m, rows := normal(r, []int{11, 30}), normal(r, []int{4, 64})

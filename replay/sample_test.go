@@ -11,6 +11,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -131,16 +132,8 @@ func (l *largeCall) write(t testing.TB, name string, args ...value.Value) {
 // sampling is a threshold that calls of these tests are beyond.
 var sampling = &replay.Sampling{Over: 1e6, Elements: 1 << 10}
 
-// computes skips a test of many values with -short, as make race runs it: other tests start the same goroutines.
-func computes(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("many values of the same code")
-	}
-}
-
 func TestSampledSound(t *testing.T) {
-	computes(t)
+	shorttest.Computes(t)
 	for _, x := range []struct {
 		op     string
 		shapes [][]int
@@ -182,7 +175,7 @@ func TestSampledSound(t *testing.T) {
 // TestSampledGroups: of a convolution with groups some images are checked, and all of it is projected;
 // one wrong element is found wherever it is.
 func TestSampledGroups(t *testing.T) {
-	computes(t)
+	shorttest.Computes(t)
 	for _, x := range []struct {
 		op     string
 		groups int64
@@ -221,7 +214,7 @@ func TestSampledGroups(t *testing.T) {
 // TestSampledAttention: of an attention some batches and heads are checked, and some queries where
 // their position does not matter; what is wrong throughout is found in each value.
 func TestSampledAttention(t *testing.T) {
-	computes(t)
+	shorttest.Computes(t)
 	const op = "torch.nn.functional.scaled_dot_product_attention"
 	g := opdef.Gen{R: rand.New(rand.NewPCG(3, 4))}
 	hides := tensor.New(tensor.Bool, []int{96, 80}, make([]int64, 96*80))
@@ -385,7 +378,7 @@ func matrix(shape []int) (rows, cols int) {
 // TestSampledPlanted plants mistakes in large calls, and counts with how many seeds they are
 // found. OPTOOL_PLANTED=100 has it take so many, of larger calls, and print the table.
 func TestSampledPlanted(t *testing.T) {
-	computes(t)
+	shorttest.Computes(t)
 	seeds, sample := 2, sampling
 	calls := map[string][][]int{
 		"torch.mm":     {{320, 200}, {200, 700}},

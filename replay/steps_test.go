@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -13,6 +14,7 @@ import (
 // TestCausesOfSteps: mistakes of steps in few bits, of halves of matrices, of borders and of orders. Errors of the same
 // elements that are random have no cause.
 func TestCausesOfSteps(t *testing.T) {
+	shorttest.Computes(t)
 	const f32, b16, f16 = tensor.Float32, tensor.BFloat16, tensor.Float16
 	r := rand.New(rand.NewPCG(8, 35))
 	random := func(dt tensor.DType, shape ...int) *tensor.Tensor {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
@@ -34,6 +35,7 @@ func TestMovedNotFinite(t *testing.T) {
 // TestOneKernel: the wrong calls of an operator are one fault, unless different causes were found for them. The numbers
 // in a cause may differ.
 func TestOneKernel(t *testing.T) {
+	shorttest.Computes(t)
 	tr := analyse(t, unpack(t, "replaced"))
 	s := tr.Processes[0].Steps[0]
 	near := func(loss float64) bool { return math.Abs(loss-s.Exact) < 1e-6*s.Exact }

@@ -82,7 +82,10 @@ func TestPrograms(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Fatal(all, err)
 	}
-	for _, path := range all {
+	for i, path := range all {
+		if testing.Short() && i%8 > 0 {
+			continue // programs differ in values, not in goroutines
+		}
 		name := strings.TrimSuffix(filepath.Base(path), ".step.json")
 		t.Run(name, func(t *testing.T) {
 			var want truth

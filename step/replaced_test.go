@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 )
 
 // TestReplaced: calls that only one of two runs made are a finding if what they gave differs by more than rounding.
@@ -48,6 +49,7 @@ func TestReplaced(t *testing.T) {
 // TestReplacedByOwnName: a function in the place of torch's that calls it is the other run's call, not the call inside
 // of it, which agrees.
 func TestReplacedByOwnName(t *testing.T) {
+	shorttest.Computes(t)
 	tr := analyse(t, unpack(t, "norm-replaced"))
 	if err := tr.Against(context.Background(), analyse(t, unpack(t, "norm")), options(t)); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -216,6 +217,7 @@ func TestImaginedOne(t *testing.T) {
 // TestImaginedSame: an update by the recorded gradients, computed anew with the errors of its calls, leaves what it
 // left in the recorded run, also where the calls do not return what they write.
 func TestImaginedSame(t *testing.T) {
+	shorttest.Computes(t)
 	for _, name := range []string{"weight-stale-bf16", "clip-lost", "kernel-gradient", "autocast-dropout"} {
 		p := analyse(t, unpack(t, name)).Processes[0]
 		opt := options(t)
@@ -246,6 +248,7 @@ func TestImaginedSame(t *testing.T) {
 
 // TestReach: a wrong gradient of a weight reaches no other call, a wrong gradient of a result those that made it.
 func TestReach(t *testing.T) {
+	shorttest.Computes(t)
 	for name, want := range map[string]int{"kernel-gradient": 0, "backward-wrong": 1} {
 		if f := analyse(t, unpack(t, name)).First(); f.Reach() != want {
 			t.Errorf("%s: %s of %s reaches %d calls, want %d", name, f.Target, f.Call, f.Reach(), want)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/internal/cli"
+	"github.com/optool/optool/internal/shorttest"
 )
 
 // oneLine is a text with single spaces.
@@ -90,6 +91,7 @@ func TestKnownOfTwoRecordings(t *testing.T) {
 // TestCauseOfGradient: a call of which only gradients are wrong has the cause that replay finds, under the finding that
 // comes first in order of execution, not of the files.
 func TestCauseOfGradient(t *testing.T) {
+	shorttest.Computes(t)
 	t.Chdir(unpacked(t, "testdata/twosteps.tar.gz"))
 	for paths, want := range map[[2]string]string{{"norm", "torch"}: "elements are multiplied by 0.5\n",
 		{"torch", "norm"}: "elements are multiplied by 0.5 (in the old recording)\n"} {

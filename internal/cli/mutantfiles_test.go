@@ -15,6 +15,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/internal/fuzzcheck"
+	"github.com/optool/optool/internal/shorttest"
 )
 
 // An input is a directory of files that commands read, and these commands. SOUND stands for the
@@ -72,6 +73,7 @@ func fill(command, sound, dir, out string) []string {
 // TestMutantInputs gives the commands damaged files of values, logs, journals and settings. They neither panic nor hang
 // nor take much memory, and what they refuse they refuse in sentences.
 func TestMutantInputs(t *testing.T) {
+	shorttest.Computes(t)
 	for name, in := range inputs {
 		t.Run(name, func(t *testing.T) {
 			n := fuzzcheck.Mutants(t, 3)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/internal/fuzzcheck"
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -56,6 +57,7 @@ var formats = map[string]format{
 // file or a call; no value passes that did not pass before, and a run that passes has
 // compared all that was compared before. OPTOOL_MUTANTS is how many there are of each.
 func TestMutants(t *testing.T) {
+	shorttest.Computes(t)
 	for name, f := range formats {
 		t.Run(name, func(t *testing.T) {
 			n := fuzzcheck.Mutants(t, 12)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/internal/cli"
+	"github.com/optool/optool/internal/shorttest"
 )
 
 // TestOnlyRounding: two recordings in bfloat16, of which b adds in another order, differ only by rounding. Where an
@@ -97,6 +98,7 @@ func TestDropoutInside(t *testing.T) {
 // is one, though it is so small that op_tools' tolerance allows any value: it is where the recordings part. What
 // follows from it is one line.
 func TestTwoSteps(t *testing.T) {
+	shorttest.Computes(t)
 	dir := unpacked(t, "testdata/twosteps.tar.gz")
 	for _, tc := range []struct {
 		a, b string

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/internal/shorttest"
 	"github.com/optool/optool/tensor"
 )
 
@@ -12,6 +13,7 @@ import (
 // of dimensions, in every layout and on both sides of the sizes at which work
 // is cut up.
 func TestFoldDims(t *testing.T) {
+	shorttest.Computes(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	shapes := [][]int{{}, {0}, {7}, {3, 0, 2}, {5, 1, 4}, {2, 3, 4, 5}, {600, 70}, {3, 40000}, {40000, 3},
 		{300, 2, 300}, {2, 1100000}, {1100000, 2}}
