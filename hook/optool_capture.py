@@ -2346,7 +2346,31 @@ class _Modules:
         self.given = set()  # the names of parameters and buffers
         self.stack = threading.local()
         self.reducing = []  # modules of DistributedDataParallel whose next backward pass sums gradients
+        self.wrappers = []  # weak references to the modules of DistributedDataParallel that were found
+        self.searches = 0
         recorder.encoder.owned = self.owned
+
+    def wrapper(self, root):
+        """The DistributedDataParallel around a module that is called without it, whose gradients it then does not reduce;
+        the module itself if there is none."""
+        distributed = self.recorder.torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized() and any(p.requires_grad for p in
+                                                                                    root.parameters())):
+            return root
+        while True:
+            for found in self.wrappers:
+                wrapper = found()
+                if wrapper is not None and id(wrapper) not in self.names and any(m is root for m in wrapper.modules()):
+                    return wrapper
+            if self.searches == 4:  # each looks at all objects
+                return root
+            self.searches += 1
+            known = [found() for found in self.wrappers]
+            new = [weakref.ref(o) for o in gc.get_objects() if type(o).__name__ == "DistributedDataParallel"
+                   and hasattr(o, "process_group") and not any(o is k for k in known)]
+            if not new:
+                return root
+            self.wrappers += new
 
     def learn(self, root):
         of, names = type(getattr(root, "module", root)).__name__, self.recorder.encoder.names
@@ -2394,7 +2418,7 @@ class _Modules:
             if stack:
                 self.names[id(module)] = self.names[id(stack[-1])] + "." + type(module).__name__
             else:
-                self.learn(module)
+                self.learn(self.wrapper(module))
         stack.append(module)
 
     def owned(self, t):

@@ -90,5 +90,17 @@ var carries = setOf("sub", "detach", "clone", "view", "reshape", "flatten", "cat
 	"flatten_dense_tensors", "parameters_to_vector", "contiguous", "float", "copy")
 
 // wrapped reports whether a module around the others made a call, such as DistributedDataParallel, whose reduction of
-// gradients is no recorded call.
+// gradients is no recorded call. Modules that are called without the one around them have such a name, too.
 func wrapped(c *step.Call) bool { return strings.HasPrefix(c.Entry.Module, "module.") }
+
+// bypassed says why a module around the others did not reduce the gradients of a call; "" if there is none, or if it
+// reduced others.
+func (p *part) bypassed(s *site) string {
+	if !wrapped(s.first(p.ranks)) || slices.ContainsFunc(p.tail, func(s *site) bool {
+		return strings.HasSuffix(s.op, ".finalize_backward")
+	}) {
+		return ""
+	}
+	return ". No backward pass of DistributedDataParallel was recorded: it only reduces the gradients of its own call, " +
+		"outside of no_sync(), and not those of its .module"
+}

@@ -51,6 +51,8 @@ var trees = []struct {
 	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
 	{"weighed", "", "", "", ""},
 	{"weighed-twice", "scale", "torch.Tensor.div_", "0.25 times that of the whole program", ""},
+	{"wrapped", "", "", "", ""},
+	{"wrapped-inside", "replica", "torch.nn.functional.linear", "only reduces the gradients of its own call", ""},
 	{"bank", "", "", "", ""},
 	{"bank-own", "replica", "torch.Tensor.__setitem__", "each writes what it has itself", ""},
 	{"begun", "replica", "torch.nn.functional.linear", "up differs between ranks 0-1", ""},

@@ -1331,8 +1331,8 @@ func (p *part) unsummedGradient(t *tail, v *judged, g *gradient, names string) *
 	}
 	return &violation{kind: "replica", site: o, ranks: p.ranks, backward: true, target: target,
 		reason: fmt.Sprintf("the gradient of %s is a partial sum over %s%s; each reaches %s without an "+
-			"all_reduce, so that the replicas move apart", names, cmp.Or(p.along(over), ranksText(p.ranks)), since,
-			v.update[first])}
+			"all_reduce, so that the replicas move apart%s", names, cmp.Or(p.along(over), ranksText(p.ranks)), since,
+			v.update[first], p.bypassed(c.site))}
 }
 
 // partlySummed is about a gradient that is summed over some dimensions of the mesh only.

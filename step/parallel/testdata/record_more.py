@@ -175,10 +175,20 @@ def clipped(rank, rec):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(m.parameters(), 0.1, foreach=False)
         opt.step(); opt.zero_grad(); recording.step()
+def wrapped(rank, rec, inside=False):
+    """The loss calls DistributedDataParallel, or the module inside of it."""
+    g = torch.Generator().manual_seed(2)
+    m = torch.nn.parallel.DistributedDataParallel(seeded(nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))))
+    opt = torch.optim.SGD(m.parameters(), lr=0.1, foreach=False)
+    with rec as recording:
+        x = torch.randn(2, 5, 6, generator=g)[rank]; t = torch.randn(2, 5, 4, generator=g)[rank]
+        loss = F.mse_loss((m.module if inside else m)(x), t); loss.backward()
+        opt.step(); opt.zero_grad(); recording.step()
+def inside(rank, rec): wrapped(rank, rec, True)
 
 PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
-            "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped}
+            "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "wrapped": wrapped, "wrapped-inside": inside}
 
 
 def work(rank, name, directory, port):
