@@ -462,6 +462,7 @@ func (p *part) check() {
 	}
 	p.messaged()
 	p.misfits()
+	p.offsets()
 	p.strangers()
 	p.maskedOrder()
 	p.valuesOrder()

@@ -51,6 +51,9 @@ var trees = []struct {
 	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
 	{"weighed", "", "", "", ""},
 	{"weighed-twice", "scale", "torch.Tensor.div_", "0.25 times that of the whole program", ""},
+	{"offsets", "", "", "", ""},
+	{"offsets-zero", "shard", "torch.nn.functional.embedding", "and rank 1 for rows 0 to 5, which do not follow", ""},
+	{"offsets-copied", "shard", "torch.nn.functional.embedding", "and all hold the same rows", ""},
 	{"wrapped", "", "", "", ""},
 	{"wrapped-inside", "replica", "torch.nn.functional.linear", "only reduces the gradients of its own call", ""},
 	{"bank", "", "", "", ""},

@@ -185,10 +185,30 @@ def wrapped(rank, rec, inside=False):
         loss = F.mse_loss((m.module if inside else m)(x), t); loss.backward()
         opt.step(); opt.zero_grad(); recording.step()
 def inside(rank, rec): wrapped(rank, rec, True)
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): x = x.clone(); dist.all_reduce(x); return x
+    @staticmethod
+    def backward(ctx, d): return d
+def offsets(rank, rec, first=6, shard=1):
+    """Parts of a table of 12 rows, looked up by the same ids."""
+    g = torch.Generator().manual_seed(2)
+    table = torch.randn(12, 4, generator=g); last = torch.randn(3, 4, generator=g).requires_grad_()
+    ids, t = torch.randint(0, 12, (2, 7), generator=g), torch.randn(2, 7, 3, generator=g)
+    off, part = (first, shard) if rank else (0, 0)
+    w = table[part * 6:part * 6 + 6].clone().requires_grad_(); opt = torch.optim.SGD([w, last], lr=0.1, foreach=False)
+    with rec as recording:
+        hidden = (ids < off) | (ids >= off + 6)
+        x = F.embedding((ids - off).masked_fill(hidden, 0), w).masked_fill(hidden[..., None], 0)
+        loss = F.mse_loss(F.linear(Sum.apply(x), last), t); loss.backward()
+        opt.step(); opt.zero_grad(); recording.step()
+def offsetzero(rank, rec): offsets(rank, rec, 0)
+def offsetcopied(rank, rec): offsets(rank, rec, 6, 0)
 
 PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
-            "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "wrapped": wrapped, "wrapped-inside": inside}
+            "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "offsets": offsets, "offsets-zero": offsetzero, "offsets-copied": offsetcopied,
+            "wrapped": wrapped, "wrapped-inside": inside}
 
 
 def work(rank, name, directory, port):
