@@ -465,6 +465,7 @@ func (p *part) check() {
 	p.offsets()
 	p.strangers()
 	p.maskedOrder()
+	p.rotated()
 	p.valuesOrder()
 	p.ringMasks()
 	p.ringValues()

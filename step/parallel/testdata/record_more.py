@@ -204,10 +204,37 @@ def offsets(rank, rec, first=6, shard=1):
         opt.step(); opt.zero_grad(); recording.step()
 def offsetzero(rank, rec): offsets(rank, rec, 0)
 def offsetcopied(rank, rec): offsets(rank, rec, 6, 0)
+class Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): y = [torch.empty_like(x) for _ in range(2)]; dist.all_gather(y, x.contiguous()); return torch.cat(y, 0)
+    @staticmethod
+    def backward(ctx, d): d = d.contiguous().clone(); dist.all_reduce(d); return d.chunk(2, 0)[dist.get_rank()]
+def rotated(rank, rec, turn=None, mask=None):
+    """Each rank has the outer or the inner quarters of a sequence: turn counts the positions of the rotation, mask those of the mask."""
+    quarters = lambda r: torch.cat([torch.arange(3 * r, 3 * r + 3), torch.arange(9 - 3 * r, 12 - 3 * r)])
+    turn, mask = turn or quarters, mask or quarters
+    g = torch.Generator().manual_seed(2)
+    table, w = torch.randn(16, 4, generator=g).requires_grad_(), torch.randn(12, 4, generator=g).requires_grad_()
+    ids = torch.randint(0, 16, (13,), generator=g); opt = torch.optim.SGD([table, w], lr=0.1, foreach=False)
+    t, y = ids[quarters(rank)], ids[quarters(rank) + 1]
+    with rec as recording:
+        q, k, v = F.linear(F.embedding(t, table), w).chunk(3, -1)
+        a = turn(rank).float()[:, None] / torch.tensor([1.0, 7.0]); c, s = a.cos(), a.sin()
+        def turned(x): return torch.cat([x[:, :2] * c - x[:, 2:] * s, x[:, 2:] * c + x[:, :2] * s], -1)
+        q, k, v = turned(q), Rows.apply(turned(k)), Rows.apply(v)
+        sees = mask(rank)[:, None] >= torch.cat([mask(0), mask(1)])[None]
+        o = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=sees)[0]
+        loss = F.cross_entropy(F.linear(o, table), y); loss.backward()
+        for p in (table, w): dist.all_reduce(p.grad); p.grad /= 2
+        opt.step(); opt.zero_grad(); recording.step()
+def halves(r): return torch.arange(6 * r, 6 * r + 6)
+def rotatedturn(rank, rec): rotated(rank, rec, turn=halves)
+def rotatedmask(rank, rec): rotated(rank, rec, mask=halves)
 
 PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
             "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "offsets": offsets, "offsets-zero": offsetzero, "offsets-copied": offsetcopied,
+            "rotated": rotated, "rotated-turn": rotatedturn, "rotated-mask": rotatedmask,
             "wrapped": wrapped, "wrapped-inside": inside}
 
 
