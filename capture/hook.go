@@ -330,7 +330,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		}
 	case "return", "raise", "grad_input", "grad_output":
 		if c == nil {
-			return fmt.Errorf("%s of a call %d that was not made", e.Event, e.ID)
+			return fmt.Errorf("%s of call %d, whose own line is missing in the recording", e.Event, e.ID)
 		}
 		if e.Event == "return" || e.Event == "raise" {
 			r.exchanging = slices.DeleteFunc(r.exchanging, func(id int) bool { return id == e.ID })
@@ -970,7 +970,7 @@ func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
 		return &value.Opaque{Global: "torch.Tensor", Reason: "tensor of " + o.text("dtype")}, nil
 	}
 	if !saved {
-		return nil, fmt.Errorf("tensor %d was not saved: the process ended before", n)
+		return nil, fmt.Errorf("tensor %d was not saved: its values are missing in the recording", n)
 	}
 	stride := tensor.Contiguous(shape)
 	if stored, ok := o.get("stored"); ok {

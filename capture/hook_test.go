@@ -369,7 +369,7 @@ func TestHookRefuses(t *testing.T) {
 		{"no JSON from the start", sub(`"version":1`, `"version":`), "line 1: JSON"},
 		{"not JSON", sub(`{"event":"step"`, `{"event"`), "line 2: JSON"},
 		{"a call twice", sub(`"call","id":1,`, `"call","id":0,`), "call 0 appears twice"},
-		{"a return of no call", sub(`"return","id":0`, `"return","id":99`), "return of a call 99 that was not made"},
+		{"a return of no call", sub(`"return","id":0`, `"return","id":99`), "return of call 99, whose own line is missing"},
 		{"no operator", sub(`"torch.arange"`, `"../../etc"`), `"../../etc" is not the name of an operator`},
 		{"a blob before the file", sub(`"begin":`, `"begin":-`), "is impossible"},
 		{"a blob past the end", sub(`"begin":`, `"begin":9`), "reach past its end"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -156,6 +157,9 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	all := pairs.Saved(r.ctx, paths[0])
 	if len(paths) == 2 {
 		if all, err = pairs.Corresponding(r.ctx, paths[0], paths[1]); err != nil {
+			if none := new(pairs.NoCalls); errors.As(err, &none) {
+				return noCaptures(none.Paths)
+			}
 			return failed(err)
 		}
 	}

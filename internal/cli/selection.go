@@ -210,9 +210,14 @@ func (s *selection) found(t tally, paths []string) error {
 		}
 		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, text)}
 	}
+	return noCaptures(paths)
+}
+
+// noCaptures says that no recorded call is below paths, and what marks one.
+func noCaptures(paths []string) error {
 	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found; "+
 		"a recording has a calls.jsonl (optool hook), input.pth (op_tools) or dump.json (msprobe): did the program record, and where?",
-		where)}
+		strings.Join(paths, ", "))}
 }
 
 // maxHints is how many items of a list get a hint.

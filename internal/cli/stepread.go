@@ -131,7 +131,7 @@ func (a *app) readEach(cmd *cobra.Command, paths []string, lim *limits, opt step
 		return nil, nil, refused, onlyPairs(leftOut, paths)
 	}
 	if len(calls) == 0 {
-		return nil, nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
+		return nil, nil, refused, noCaptures(paths)
 	}
 	return calls, leftOut, refused, nil
 }

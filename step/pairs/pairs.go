@@ -8,6 +8,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -41,6 +42,11 @@ func Saved(ctx context.Context, path string) iter.Seq[Pair] {
 	}
 }
 
+// A NoCalls error names the paths below which no recorded call was found.
+type NoCalls struct{ Paths []string }
+
+func (e *NoCalls) Error() string { return strings.Join(e.Paths, ", ") + ": no captures found" }
+
 // Corresponding pairs the captures of two trees, in the order in which each process
 // of the first made its calls; those of the second that have no partner come last.
 // Captures of one path belong together, then calls of one number; where one run made
@@ -55,6 +61,14 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 	errs := append(errsA, errsB...)
 	if len(errs) > 0 && (len(as) == 0 || len(bs) == 0) {
 		return nil, errs[0]
+	}
+	switch {
+	case len(as) == 0 && len(bs) == 0:
+		return nil, &NoCalls{[]string{pathA, pathB}}
+	case len(as) == 0:
+		return nil, &NoCalls{[]string{pathA}}
+	case len(bs) == 0:
+		return nil, &NoCalls{[]string{pathB}}
 	}
 	partner := partners(as, bs)
 	taken := map[*capture.Entry]bool{}
