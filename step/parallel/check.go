@@ -464,6 +464,8 @@ func (p *part) check() {
 	p.misfits()
 	p.offsets()
 	p.strangers()
+	p.cutApart()
+	p.otherTargets()
 	p.maskedOrder()
 	p.rotated()
 	p.valuesOrder()

@@ -31,7 +31,8 @@ func (p *part) strangers() {
 				labels := p.column(sides, func(d *side) *array { return d.ins[i].array })
 				p.countLabels(s, sides, i)
 				p.classLabels(s, sides, i)
-				p.compareLabels(s, labels, tokens, i)
+				p.compareLabels(s, labels, tokens, i, (*array).continues)
+				p.compareLabels(s, labels, tokens, i, (*array).hides)
 				p.shiftedInside(s, labels, tokens, i)
 			}
 		}
@@ -155,11 +156,16 @@ func firstJoined(v *step.Value) *step.Value {
 	return v
 }
 
-// compareLabels compares the labels of a loss with the tokens that the ranks look up.
-func (p *part) compareLabels(s *site, labels map[int]*array, tokens map[int][]*array, i int) {
+// compareLabels compares the labels of a loss with the tokens that the ranks look up: belong says which belong
+// together.
+func (p *part) compareLabels(s *site, labels map[int]*array, tokens map[int][]*array, i int,
+	belong func(labels, tokens *array) bool) {
+	if len(p.broken) > 0 {
+		return
+	}
 	for _, r := range p.ranks {
 		from := func(q int) bool {
-			return slices.ContainsFunc(tokens[q], func(a *array) bool { return labels[r].continues(a) })
+			return slices.ContainsFunc(tokens[q], func(a *array) bool { return belong(labels[r], a) })
 		}
 		if from(r) {
 			continue
@@ -203,4 +209,35 @@ func (a *array) continues(tokens *array) bool {
 		}
 	}
 	return false
+}
+
+// hides reports whether labels are those of masked tokens: one number stands for the tokens at most places with a
+// label, and at no other place.
+func (a *array) hides(tokens *array) bool {
+	const few = 8 // places that are no chance
+	if len(a.x) != len(tokens.x) {
+		return false
+	}
+	times, labelled := map[int]int{}, 0
+	for i, v := range a.x {
+		if v >= 0 {
+			times[int(tokens.x[i])]++
+			labelled++
+		}
+	}
+	mask := -1
+	for k, n := range times {
+		if 2*n > labelled {
+			mask = k
+		}
+	}
+	if mask < 0 || times[mask] < few || labelled == len(a.x) {
+		return false
+	}
+	for i, v := range a.x {
+		if v < 0 && int(tokens.x[i]) == mask {
+			return false
+		}
+	}
+	return true
 }

@@ -230,11 +230,26 @@ def rotated(rank, rec, turn=None, mask=None):
 def halves(r): return torch.arange(6 * r, 6 * r + 6)
 def rotatedturn(rank, rec): rotated(rank, rec, turn=halves)
 def rotatedmask(rank, rec): rotated(rank, rec, mask=halves)
+def taken(rank, rec, other=None, targets=False):
+    """Each rank takes rows of all data and labels, or compares with its own data."""
+    g = torch.Generator().manual_seed(2); o = rank if other is None else other(rank)
+    w = torch.randn(6, 6, generator=g).requires_grad_(); opt = torch.optim.SGD([w], lr=0.1, foreach=False)
+    x, y = torch.randn(8, 6, generator=g), torch.randint(0, 6, (8,), generator=g)
+    xs, ts = x[rank * 4:rank * 4 + 4].clone(), x[o * 4:o * 4 + 4].clone()
+    with rec as recording:
+        if targets: loss = F.mse_loss(F.linear(xs, w), ts)
+        else: loss = F.cross_entropy(F.linear(x[rank * 4:rank * 4 + 4], w), y[o * 4:o * 4 + 4])
+        loss.backward(); dist.all_reduce(w.grad); w.grad /= 2
+        opt.step(); opt.zero_grad(); recording.step()
+def takenother(rank, rec): taken(rank, rec, lambda r: 1 - r)
+def targets(rank, rec): taken(rank, rec, None, True)
+def targetsother(rank, rec): taken(rank, rec, lambda r: 0, True)
 
 PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
             "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "offsets": offsets, "offsets-zero": offsetzero, "offsets-copied": offsetcopied,
             "rotated": rotated, "rotated-turn": rotatedturn, "rotated-mask": rotatedmask,
+            "taken": taken, "taken-other": takenother, "targets": targets, "targets-other": targetsother,
             "wrapped": wrapped, "wrapped-inside": inside}
 
 
