@@ -12,6 +12,7 @@ import (
 // The kinds of changed calls, by their worst value, the worst first.
 const (
 	newlyWrong    = "newly wrong"
+	expiredCalls  = "known until its last day, expired"
 	farWorseCalls = "wrong before, far worse now"
 	lessJudged    = "no longer judged"
 	goneWrong     = "gone, was wrong"
@@ -31,9 +32,9 @@ const (
 	readAgain     = "readable again"
 )
 
-var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, lackingWrong, stillWrong, repaired,
-	warnedCalls, betterCalls, unreadCalls, knownCalls, readAgain, newCalls, newValues, goneCalls, lackingCalls,
-	unneededCalls, unseenCalls}
+var callChanges = []string{newlyWrong, expiredCalls, farWorseCalls, lessJudged, goneWrong, lackingWrong, stillWrong,
+	repaired, warnedCalls, betterCalls, unreadCalls, knownCalls, readAgain, newCalls, newValues, goneCalls,
+	lackingCalls, unneededCalls, unseenCalls}
 
 // asGood is the kind of the calls of a run that are as good as before.
 const asGood = "as good as before"
@@ -185,6 +186,8 @@ func (c *ResultChange) kind() string {
 	case c.Regressed() && c.New.Finding() && c.Old != nil && c.Old.Verdict == verdict.Known &&
 		c.New.timesWorse(c.Old.Extent()) >= farWorse:
 		return farWorseCalls
+	case c.Regressed() && c.New.lapsed:
+		return expiredCalls
 	case c.Regressed() && c.New.Finding():
 		return newlyWrong
 	case c.Change == StaysBad:

@@ -211,10 +211,13 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 			return nil, err
 		}
 	}
-	if rec.Summary.Known.failsRun() {
-		for _, l := range rec.Summary.Known.Stale() {
-			note := &junitNote{
-				Message: fmt.Sprintf("no longer fails: remove line %d of %s", l.Number, rec.Summary.Known.File)}
+	if known := rec.Summary.Known; known.failsRun(rec.Summary.hidesNone()) {
+		for _, l := range rec.Summary.Unneeded() {
+			why := "no longer fails"
+			if l.Passing == 0 {
+				why = "is about no value of this run"
+			}
+			note := &junitNote{Message: fmt.Sprintf("%s: remove line %d of %s", why, l.Number, known.File)}
 			if err := out.add(junitCase{Class: "known failures", Name: Cell(l.About), Failure: note}); err != nil {
 				return nil, err
 			}

@@ -31,7 +31,7 @@ const KnownSetting = "--known"
 type KnownList struct {
 	File  string       `json:"file"`
 	Lines []*KnownLine `json:"lines"`
-	// FailStale makes a run fail for lines that no longer fail.
+	// FailStale makes a run fail for lines that no longer fail, or that no value of the run is about.
 	FailStale bool `json:"fail_on_stale,omitempty"`
 	// Partial says that the run did not look at all calls: a part, one with too little time, an interrupted one, or one
 	// that could not read everything.
@@ -46,16 +46,17 @@ type KnownList struct {
 
 // A KnownLine is a line of a list, and what became of the values that it is about.
 type KnownLine struct {
-	Number  int    `json:"line"`
-	Text    string `json:"text"`
-	About   string `json:"about,omitempty"` // operator, value and call; "" of a comment
-	Until   string `json:"until,omitempty"`
-	Known   int    `json:"known"`   // values that fail and are known
-	Worse   int    `json:"worse"`   // values that fail far worse, or in another way
-	Expired int    `json:"expired"` // values that fail after the date
-	Passing int    `json:"passing"`
-	Others  int    `json:"others,omitempty"` // values of other calls that fail and that no line is about
-	Unsure  int    `json:"unsure,omitempty"` // values of two recordings that pass and were not judged by themselves
+	Number   int    `json:"line"`
+	Text     string `json:"text"`
+	About    string `json:"about,omitempty"` // operator, value and call; "" of a comment
+	Until    string `json:"until,omitempty"`
+	Known    int    `json:"known"`   // values that fail and are known
+	Worse    int    `json:"worse"`   // values that fail far worse, or in another way
+	Expired  int    `json:"expired"` // values that fail after the date
+	Passing  int    `json:"passing"`
+	Others   int    `json:"others,omitempty"`   // values of other calls that fail and that no line is about
+	Unsure   int    `json:"unsure,omitempty"`   // values of two recordings that pass and were not judged by themselves
+	Unjudged int    `json:"unjudged,omitempty"` // values that were not judged
 
 	op, value, folder, capture string
 	call, rank                 int // -1 for all
@@ -313,6 +314,7 @@ func (k *KnownList) Mark(r *Result) {
 			l.Passing++
 			continue
 		case !is.Differs():
+			l.Unjudged++
 			continue
 		}
 		at := fmt.Sprintf("%s:%d", k.File, l.Number)
@@ -320,7 +322,8 @@ func (k *KnownList) Mark(r *Result) {
 		switch times := r.extent().timesWorse(l.was); {
 		case l.over:
 			l.Expired++
-			why, first = fmt.Sprintf("expired on %s (%s)", l.Until, at), true
+			r.lapsed = true
+			why, first = fmt.Sprintf("known until %s, expired (%s)", l.Until, at), true
 		case is != l.verdict:
 			l.Worse++
 			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, is)
@@ -332,7 +335,7 @@ func (k *KnownList) Mark(r *Result) {
 			if l.note != "" {
 				at += " " + l.note
 			}
-			r.overdue, r.Reason = false, "known ("+at+"): "+r.Reason
+			r.overdue, r.lapsed, r.Reason = false, false, "known ("+at+"): "+r.Reason
 			r.Default, r.Setting, r.Verdict, r.ListedBy = r.Verdict, KnownSetting, verdict.Known, l
 			return
 		}
@@ -390,8 +393,27 @@ func (k *KnownList) Stale() (stale []*KnownLine) {
 	return stale
 }
 
-// failsRun reports whether a run fails for its stale lines.
-func (k *KnownList) failsRun() bool { return k != nil && k.FailStale && len(k.Stale()) > 0 }
+// Unused are the lines that are about no value of a run. It is none without a list, and none of a run that did not look
+// at all calls; all is false if a setting left any out.
+func (k *KnownList) Unused(all bool) (unused []*KnownLine) {
+	if k == nil || k.Partial || !all {
+		return nil
+	}
+	for _, l := range k.Lines {
+		if l.About != "" && l.failing()+l.Passing+l.Unsure+l.Unjudged == 0 {
+			unused = append(unused, l)
+		}
+	}
+	return unused
+}
+
+// Unneeded are the lines for which --fail-on stale fails a run: those that are stale or unused.
+func (k *KnownList) Unneeded(all bool) []*KnownLine { return append(k.Stale(), k.Unused(all)...) }
+
+// failsRun reports whether a run fails for lines that are not needed.
+func (k *KnownList) failsRun(all bool) bool {
+	return k != nil && k.FailStale && len(k.Unneeded(all)) > 0
+}
 
 // Told are lines about what became of the list: how many failures are known, which lines are not needed any more and,
 // of a run that checked all calls, which are about nothing.
@@ -408,15 +430,16 @@ func (k *KnownList) Told(all bool) (told []string) {
 		if l.Others > 0 {
 			calls = append(calls, strconv.Itoa(l.Number))
 		}
-		if values += l.Known; l.About != "" && l.failing()+l.Passing+l.Unsure == 0 {
-			number := strconv.Itoa(l.Number)
-			words := append(strings.Fields(l.About), "", "") // operator, value, and which call
-			if value := words[1]; value != "call" && value != words[0] && !strings.ContainsAny(value, "[.*") {
-				number += fmt.Sprintf(" (read as operator %s, value %s; a value is output[0], grad[1], input[0] or *)",
-					words[0], value)
-			}
-			unused = append(unused, number)
+		values += l.Known
+	}
+	for _, l := range k.Unused(all) {
+		number := strconv.Itoa(l.Number)
+		words := append(strings.Fields(l.About), "", "") // operator, value, and which call
+		if value := words[1]; value != "call" && value != words[0] && !strings.ContainsAny(value, "[.*") {
+			number += fmt.Sprintf(" (read as operator %s, value %s; a value is output[0], grad[1], input[0] or *)",
+				words[0], value)
 		}
+		unused = append(unused, number)
 	}
 	stale := k.Stale()
 	for _, l := range stale[:min(len(stale), shownKnown)] {
@@ -429,12 +452,19 @@ func (k *KnownList) Told(all bool) (told []string) {
 	if n := len(stale) - shownKnown; n > 0 {
 		told = append(told, k.File+": "+Plural(n, "1 more line no longer fails", "%d more lines no longer fail"))
 	}
-	if k.failsRun() {
-		told = append(told, fmt.Sprintf("--fail-on stale fails the run: %s of %s no longer %s", Count(len(stale), "line"),
-			k.File, map[bool]string{true: "fails", false: "fail"}[len(stale) == 1]))
-	}
-	if n := len(unused); n > 0 && all && !k.Partial {
+	if n := len(unused); n > 0 {
 		told = append(told, fmt.Sprintf("%s: no value of this run is that of %s", k.File, linesText(unused)))
+	}
+	if k.failsRun(all) {
+		var why []string
+		if n := len(stale); n > 0 {
+			why = append(why, Plural(n, "1 line no longer fails", "%d lines no longer fail"))
+		}
+		if n := len(unused); n > 0 {
+			why = append(why, Plural(n, "1 line is about no value of this run", "%d lines are about no value of this run"))
+		}
+		told = append(told, fmt.Sprintf("--fail-on stale fails the run: of %s, %s", k.File,
+			strings.Join(why, ", and ")))
 	}
 	if len(calls) > 0 {
 		name := map[bool]string{true: "names", false: "name"}[len(calls) == 1]
@@ -478,6 +508,7 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 		x.Passing += l.Passing
 		x.Others += l.Others
 		x.Unsure += l.Unsure
+		x.Unjudged += l.Unjudged
 	}
 	return k
 }

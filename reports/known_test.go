@@ -48,7 +48,7 @@ torch.mul output[0]
 		{crash, verdict.Known, "known (k.txt:4): off"},
 		{failing("torch.nn.gelu", "", 2, 1), verdict.Fail,
 			"off; k.txt:4: known as crash, and this is fail"},
-		{failing("torch.add", "output[0]", 1, 1), verdict.Fail, "expired on 2026-02-27 (k.txt:5): off"},
+		{failing("torch.add", "output[0]", 1, 1), verdict.Fail, "known until 2026-02-27, expired (k.txt:5): off"},
 		{pass, verdict.Pass, "off"},
 	} {
 		k.Mark(c.r)

@@ -205,6 +205,7 @@ type Result struct {
 	// overdue: a line of the known failures is about the wrong value, and no longer covers it. Its last day has passed,
 	// or the value is far worse, or wrong in another way, than the line says.
 	overdue bool
+	lapsed  bool // the last day of the line has passed
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library

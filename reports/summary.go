@@ -441,7 +441,7 @@ func (s *Summary) wrongResults() (n int) {
 func (s *Summary) Unwanted() bool {
 	s.endCapture()
 	unwanted := func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) }
-	return s.Known.failsRun() || slices.ContainsFunc(s.FailOn, unwanted)
+	return s.Known.failsRun(s.hidesNone()) || slices.ContainsFunc(s.FailOn, unwanted)
 }
 
 // together reports whether the calls of an operator have this verdict all together.
@@ -686,9 +686,16 @@ func (s *Summary) onlyRepaired() string {
 
 // ToldKnown are lines about what became of the list of known failures.
 func (s *Summary) ToldKnown() []string {
-	hid := slices.ContainsFunc(s.Settings, func(x *Setting) bool { return x.Hidden > 0 })
-	return s.Known.Told(!hid)
+	return s.Known.Told(s.hidesNone())
 }
+
+// hidesNone reports whether no setting leaves a call out.
+func (s *Summary) hidesNone() bool {
+	return !slices.ContainsFunc(s.Settings, func(x *Setting) bool { return x.Hidden > 0 })
+}
+
+// Unneeded are the lines of the known failures that --fail-on stale fails a run for.
+func (s *Summary) Unneeded() []*KnownLine { return s.Known.Unneeded(s.hidesNone()) }
 
 // unended says why the run is not whole: which parts are missing, else that it was interrupted. It says nothing of a
 // run that ended.

@@ -51,7 +51,7 @@ var failingChanges = []reports.Change{reports.Worse, reports.Gone}
 // addFlag adds the flag; more is what else than verdicts and stale it may name.
 func (v *failing) addFlag(cmd *cobra.Command, more string) {
 	cmd.Flags().Var(v, "fail-on", "exit with 1 also for these `VERDICTS`: unsupported, mistrusted, skipped, warn; "+
-		"with --known for "+stale+" (lines of the list that no longer fail)"+more)
+		"with --known for "+stale+" (lines of the list that no longer fail, or that no value is about)"+more)
 }
 
 func (v *failing) String() string {

@@ -134,7 +134,7 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 	if c.failOn.on(reports.Gone, n.Gone) {
 		why(n.Gone, "gone (--fail-on gone): "+reports.GoneOps(c.changes))
 	}
-	if s := len(listed.Stale()); c.failOn.stale && s > 0 {
+	if s := len(c.rec.Summary.Unneeded()); c.failOn.stale && s > 0 {
 		meant = false
 		c.fails = append(c.fails, fmt.Sprintf("%s of %s no longer needed (--fail-on stale)", reports.Count(s, "line"),
 			listed.File))

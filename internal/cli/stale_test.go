@@ -41,7 +41,7 @@ func TestStaleKnown(t *testing.T) {
 		}
 	}
 	run(cli.ExitOK, "remove line 1", "replay", "--out", dir, "--known", known, captures)
-	run(cli.ExitDiffers, "--fail-on stale fails the run: 1 line of", "replay", "--out", dir, "--known", known,
+	run(cli.ExitDiffers, "1 line no longer fails", "replay", "--out", dir, "--known", known,
 		"--fail-on", "stale", captures)
 	run(cli.ExitUsage, "--fail-on stale needs --known", "replay", "--fail-on", "stale", captures)
 	run(cli.ExitUsage, "--fail-on gone is for compare --results", "replay", "--fail-on", "gone", captures)
