@@ -468,6 +468,7 @@ func (p *part) check() {
 	p.otherTargets()
 	p.maskedOrder()
 	p.rotated()
+	p.givenBack()
 	p.valuesOrder()
 	p.ringMasks()
 	p.ringValues()

@@ -61,6 +61,8 @@ var trees = []struct {
 	{"taken-other", "shard", "torch.nn.functional.cross_entropy", "is row 4 of the whole", ""},
 	{"targets", "", "", "", ""},
 	{"targets-other", "shard", "torch.nn.functional.mse_loss", "rank 1 compares its results with the data of rank 0", ""},
+	{"given", "", "", "", ""},
+	{"given-swapped", "shard", "__main__.Swap.apply", "are exchanged in another way than before", ""},
 	{"wrapped", "", "", "", ""},
 	{"wrapped-inside", "replica", "torch.nn.functional.linear", "only reduces the gradients of its own call", ""},
 	{"bank", "", "", "", ""},

@@ -244,12 +244,33 @@ def taken(rank, rec, other=None, targets=False):
 def takenother(rank, rec): taken(rank, rec, lambda r: 1 - r)
 def targets(rank, rec): taken(rank, rec, None, True)
 def targetsother(rank, rec): taken(rank, rec, lambda r: 0, True)
+def swap(x, split, cat):
+    parts = torch.stack(x.chunk(2, split)); y = torch.empty_like(parts); dist.all_to_all_single(y, parts); return torch.cat(list(y), cat)
+class Swap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, split, cat): ctx.dims = split, cat; return swap(x, split, cat)
+    @staticmethod
+    def backward(ctx, d): split, cat = ctx.dims; return swap(d, cat, split), None, None
+def given(rank, rec, back=(0, 1)):
+    """Ranks exchange parts of a sequence for heads, and back: back says along which dimensions."""
+    g = torch.Generator().manual_seed(2)
+    w, o = torch.randn(24, 8, generator=g).requires_grad_(), torch.randn(8, 8, generator=g).requires_grad_()
+    x, t = torch.randn(8, 8, generator=g)[rank * 4:rank * 4 + 4], torch.randn(8, 8, generator=g)[rank * 4:rank * 4 + 4]
+    opt = torch.optim.SGD([w, o], lr=0.1, foreach=False)
+    with rec as recording:
+        q, k, v = (Swap.apply(a.view(4, 4, 2), 1, 0).transpose(0, 1) for a in F.linear(x, w).chunk(3, -1))
+        y = Swap.apply(F.scaled_dot_product_attention(q, k, v).transpose(0, 1), *back).reshape(4, 8)
+        loss = F.mse_loss(x + F.linear(y, o), t); loss.backward()
+        for p in (w, o): dist.all_reduce(p.grad); p.grad /= 2
+        opt.step(); opt.zero_grad(); recording.step()
+def givenswapped(rank, rec): given(rank, rec, (1, 0))
 
 PROGRAMS = {"copied": copies, "leaf": leaf, "leaf-kept": leafkept, "labels": fresh, "labels-stale": stale, "tied-unused": unused, "apart-unsummed": apart,
             "around-ring": ring, "around-ring-late": ringlate, "around-ring-counts": ringcount,
             "chosen": chosenright, "chosen-other": chosen, "clip-placed": clipped, "offsets": offsets, "offsets-zero": offsetzero, "offsets-copied": offsetcopied,
             "rotated": rotated, "rotated-turn": rotatedturn, "rotated-mask": rotatedmask,
             "taken": taken, "taken-other": takenother, "targets": targets, "targets-other": targetsother,
+            "given": given, "given-swapped": givenswapped,
             "wrapped": wrapped, "wrapped-inside": inside}
 
 
