@@ -144,7 +144,7 @@ def together(what, got, y, limits):
     for name, is_, sigma, most in (("scaled by 1 +", factor, of_factor, limits[0]),
                                    ("shifted, in units of their root mean square, by", offset, of_offset, limits[1])):
         if abs(is_) > most and abs(is_) > 8 * sigma:
-            print(f"{what}: wrong, all elements together are {name} {is_:.4g}, may be {most:.4g}")
+            print(f"{what}: wrong, all elements together are {name} {is_!r}, may be {most!r}")
             ok = False
     return ok
 
@@ -179,8 +179,8 @@ def compare(what, got, expected, args, recorded=False):
             index.insert(0, at % size)
             at //= size
         here = tuple(worst if recorded and worst is not None and not own and not x.dim() > want.dim() else index)
-        text += (f"; worst at {list(here[:want.dim()])}: got {x[here].item():.9g} want {y[here].item():.17g}, may be off by "
-                 f"{allowed[here].item():.4g}")
+        text += (f"; worst at {list(here[:want.dim()])}: got {x[here].item()!r} want {y[here].item()!r}, may be off by "
+                 f"{allowed[here].item()!r}")
     print(text)
     ok = not wrong.any()
     if limits is not None and not own:
