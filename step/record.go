@@ -399,7 +399,7 @@ func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro str
 	r.Argument, r.Parameter = c.gradientNamed(target)
 	dt := c.DType()
 	if w := c.Value(target); w != nil {
-		dt = w.DType
+		dt, r.Shape = w.DType, append([]int{}, w.Shape...)
 	}
 	if dt.Computable() {
 		name := dt.String()
