@@ -248,8 +248,10 @@ type checkedKind struct {
 	first *checkFinding
 	some  []*checkFinding // of which causes are looked for
 	ops   []string
-	more  int
-	unrun int
+	more  int // others
+	// unseen are further ones that are wrong in the same words, of which no cause was looked for.
+	unseen int
+	unrun  int
 }
 
 // places matches what differs between cases that are wrong in the same way: numbers, the first wrong element.
@@ -316,6 +318,8 @@ func (o *deviceOptions) explain(ctx context.Context, a *app, d *target, r *check
 // for each other one: cases that are wrong in the same words may have different faults.
 func (k *checkedKind) parted(causesOf func(f *checkFinding, likely []string) []causes.Cause) []*checkedKind {
 	kinds, of, likely := []*checkedKind{k}, map[string]*checkedKind{}, []string(nil)
+	k.unseen = k.more + 1 - len(k.some)
+	k.more -= k.unseen
 	for i, f := range k.some {
 		found := causesOf(f, likely)
 		at := slices.IndexFunc(found, func(c causes.Cause) bool { return !c.Pattern })
@@ -395,6 +399,10 @@ func (r *checkReport) writeFindings(a *app) {
 		}
 		if k.more > 0 {
 			text += fmt.Sprintf(", and %s like it", reports.Count(k.more, "other"))
+		}
+		if k.unseen > 0 {
+			text += fmt.Sprintf(", and %s in the same words, of which no cause was looked for",
+				reports.Count(k.unseen, "other"))
 		}
 		fmt.Fprintf(a.Out, "  %s\n", st.Wrap(reports.OneLine(text), 4))
 		for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
