@@ -69,12 +69,18 @@ type Call struct {
 
 // Load opens the files of one side of a capture. It always returns a Call with
 // what could be read, which the caller closes; the error joins the FileErrors
-// of the files that could not. A file that does not exist is no error here:
-// see Call.Err.
+// of the files that could not and of those that are lost. Another file that does
+// not exist is no error here: see Call.Err.
 func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 	c := &Call{Op: e.Op, Kwargs: &value.Dict{}, ByOpTools: true, entry: e, side: opt.Side}
 	for _, k := range Kinds() {
-		if !e.Has(opt.Side, k) || opt.Only != 0 && !opt.Only.Has(k) {
+		if opt.Only != 0 && !opt.Only.Has(k) {
+			continue
+		}
+		if !e.Has(opt.Side, k) {
+			if e.lost(opt.Side, k) {
+				c.errs[k] = &FileError{Path: e.RelPath(opt.Side, k), Err: lostError{}}
+			}
 			continue
 		}
 		r, err := c.open(k, pthformat.Options{Read: opt.Read, Verify: opt.Verify})
@@ -206,6 +212,33 @@ func (c *Call) Has(k Kind) bool { return c.read.Has(k) }
 
 // ErrNoFile is wrapped by Call.Err where the capture lacks the file.
 var ErrNoFile = errors.New("capture is incomplete")
+
+// A lostError is why a file that was written cannot be read.
+type lostError struct{}
+
+func (lostError) Error() string {
+	return "the file is lost: others of this call, written with it or later, are there"
+}
+
+// Is makes it one of the files that are not there.
+func (lostError) Is(target error) bool { return target == ErrNoFile }
+
+// lost reports whether op_tools wrote a file that is missing now. It writes the result before the gradients, both files
+// of gradients or neither, and the results of both sides of a failure.
+func (e *Entry) lost(s Side, k Kind) bool {
+	if e.ByOther() || e.single != "" || e.Has(s, k) {
+		return false
+	}
+	switch k {
+	case Output:
+		return e.Has(s, GradInputs) || e.Has(s, GradOutputs) || e.IsPair() && e.Has(Device+Host-s, Output)
+	case GradInputs:
+		return e.Has(s, GradOutputs)
+	case GradOutputs:
+		return e.Has(s, GradInputs)
+	}
+	return false
+}
 
 // IsPair reports whether the call is one side of a failure that was saved with both.
 func (c *Call) IsPair() bool { return c.entry != nil && c.entry.IsPair() }

@@ -75,19 +75,6 @@ func (r *comparison) noResult() string {
 	return verdict.NoOutput
 }
 
-// lostGradients says which file of gradients is missing: op_tools writes both, or neither.
-func (r *comparison) lostGradients() string {
-	if !r.Record.ByOpTools || r.Record.Has(capture.GradInputs) == r.Record.Has(capture.GradOutputs) {
-		return ""
-	}
-	for _, k := range []capture.Kind{capture.GradInputs, capture.GradOutputs} {
-		if errors.Is(r.Record.Err(k), capture.ErrNoFile) {
-			return fmt.Sprintf("a file of its gradients is missing: %s.pth", k)
-		}
-	}
-	return ""
-}
-
 // torchRefuses reports whether the function itself refuses arguments that fit no overload: the forms
 // of torch's Python API are known, and a call that returned was not refused.
 func (r *comparison) torchRefuses() bool {

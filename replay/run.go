@@ -139,11 +139,7 @@ func (r *comparison) compareCall() {
 	} else {
 		r.compareResults()
 	}
-	switch lost := r.lostGradients(); {
-	case r.opt.ForwardOnly:
-	case lost != "":
-		r.addPhase(Backward, verdict.Skipped, lost)
-	case r.Record.Has(capture.GradInputs) && r.Record.Has(capture.GradOutputs):
+	if !r.opt.ForwardOnly && r.Record.Has(capture.GradInputs) && r.Record.Has(capture.GradOutputs) {
 		r.guard(r.compareGradients)
 		r.nameGradients()
 	}

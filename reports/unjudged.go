@@ -160,7 +160,7 @@ func unjudged(r *Result) string {
 		if r.Unwritten {
 			return "torch saved nothing into the file"
 		}
-		return "the input could not be read"
+		return "a file could not be read"
 	}
 	why := truncate(verdict.General(r.Reason), longestReason)
 	switch {

@@ -177,6 +177,7 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 		return
 	case k == capture.After && (noB && keeps(a) || noA && keeps(b)):
 		return // what it was given, which was compared
+	case errors.As(a.Err(k), new(*capture.FileError)) || errors.As(b.Err(k), new(*capture.FileError)): // see below
 	case noA:
 		c.whole(phase, verdict.Skipped, "only the "+c.sides[1]+" has "+inWords[k])
 		return

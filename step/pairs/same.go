@@ -86,7 +86,7 @@ func (x *Rounding) bySelf(r *reports.Result, a, b Judgement) {
 // lost reports whether one of the recordings lacks the results of a call.
 func (l *Looked) lost() bool {
 	return slices.ContainsFunc(l.Results, func(r *reports.Result) bool {
-		return r.Phase == "forward" && r.Target == "" && r.Verdict == verdict.Skipped
+		return r.Phase == "forward" && r.Target == "" && (r.Verdict == verdict.Skipped || r.Verdict == verdict.Invalid)
 	})
 }
 
